@@ -18,7 +18,7 @@ DECLARED := $(shell find src -name '*.pxd')
 COMPILED := $(wildcard $(addprefix src/klamm/records/*.,pyx pxi h)) $(shell find src/klamm/storage -name '*.pyx') $(DECLARED) $(DECLARED:.pxd=.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build lint docs unit pure fuzz packages simulation interop faults spark test-crash bench clean
+.PHONY: help demo test quick format wheels build lint docs unit pure pythons fuzz packages simulation interop faults spark test-crash bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /:/' \
@@ -28,27 +28,38 @@ demo: $(VENV)/.demo ## Run a broker, a consumer group that rebalances, and a Spa
 	@$(BIN)/klamm demo
 
 # Tools first: with a compiler among them, klamm is compiled when it is installed.
-test: ## Everything that CI runs: lint, docs, unit, pure, fuzz, packages, simulation, interop, faults, spark
+test: ## Everything that CI runs: lint, docs, unit, pure, pythons, fuzz, packages, simulation, interop, faults, spark
+	@tools/real_tests.sh --forget
 	@$(STAGE) tools    tools/bring.sh
 	@$(STAGE) install  $(MAKE) --no-print-directory $(VENV)/.dev
 	@$(STAGE) lint     $(MAKE) --no-print-directory lint
 	@$(STAGE) docs     $(MAKE) --no-print-directory docs
 	@$(STAGE) unit     $(MAKE) --no-print-directory unit
 	@$(STAGE) pure     $(MAKE) --no-print-directory pure
+	@$(STAGE) pythons  $(MAKE) --no-print-directory pythons
 	@$(STAGE) fuzz     $(MAKE) --no-print-directory fuzz
 	@$(STAGE) packages $(MAKE) --no-print-directory packages
 	@$(STAGE) simulation $(MAKE) --no-print-directory simulation
 	@$(STAGE) interop  $(MAKE) --no-print-directory interop
 	@$(STAGE) faults   $(MAKE) --no-print-directory faults
 	@$(STAGE) spark    $(MAKE) --no-print-directory spark
+	@$(STAGE) repeats  tools/real_tests.sh --report
+
+# Without Spark and without a compiler, in an environment of its own: for the first ten minutes, and for a quick look.
+quick: .venv-quick/.quick ## The tests of both coordinators, in a minute from nothing: no Spark, no compiler
+	@KLAMM_PURE=1 .venv-quick/bin/python -m pytest -q --timeout=120 $(SPREAD) tests/unit/coordinator
 
 build: $(VENV)/.built ## Compile what has changed of the compiled modules
 
-lint: $(VENV)/.dev ## Style, types and import contracts
-	@$(BIN)/ruff check
-	@$(BIN)/ruff format --check
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+format: $(VENV)/.dev ## Lay out the code and mend what ruff can mend by itself
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+lint: $(VENV)/.dev ## Style, types and import contracts; all four run, whatever the first ones find
+	@failed=; for check in "ruff check" "ruff format --check" mypy lint-imports; do \
+	  $(BIN)/$$check || failed="$$failed, $$check"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "make lint: failed:$${failed#,}. make format mends layout" >&2; exit 1; fi
 
 docs: $(VENV)/.dev ## The documentation site, in build/site; broken links and missing pages are errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
@@ -57,10 +68,12 @@ unit: $(VENV)/.built ## Unit tests
 	@$(PYTEST) $(SPREAD) tests/unit
 
 pure: $(VENV)/.built ## Tests of compiled code again, as plain Python; and those that replace parts of compiled classes
-	@KLAMM_PURE=1 $(PYTEST) $(SPREAD) --ignore-glob='*/test_core_*' --ignore-glob='*/test_postgresql_*' tests/unit/records tests/unit/client/producer \
-	  tests/unit/client/consumer tests/unit/client/test_ranges.py tests/unit/storage tests/unit/coordinator tests/unit/spark \
-	  tests/unit/broker/net tests/unit/broker/coordinators
-	@KLAMM_PURE=1 $(PYTEST) $(SPREAD) -m plain tests/unit tests/simulation
+	@KLAMM_PURE=1 $(PYTEST) $(SPREAD) --ignore-glob='*/test_core_*' tests/unit/records tests/unit/protocol tests/unit/client/consumer/fetch \
+	  tests/unit/coordinator tests/unit/broker/net tests/unit/broker/coordinators tests/unit/storage/test_kernel_sync.py
+	@KLAMM_PURE=1 $(PYTEST) $(SPREAD) -m plain tests/unit/protocol tests/simulation
+
+pythons: $(VENV)/.dev ## Tests of coordinators and clients on the oldest and the newest Python of this machine, as plain Python
+	@tools/oldest_newest.sh $(BIN)/python
 
 fuzz: $(VENV)/.built ## The compiled core on damaged input, under address and undefined-behaviour sanitizers
 	@$(PYTEST) --timeout=300 tests/fuzz
@@ -95,8 +108,11 @@ bench: $(VENV)/.built .venv-run/.run ## klamm and Apache Kafka on the same load,
 	@tools/bring.sh
 	@PYTHONPATH=src:tests $(BIN)/python -m bench.broker_vs_kafka
 
+wheels: ## What a release has, in dist/: sdist, pure wheel, and the wheels that this machine can make; each is tried
+	@tools/wheels.sh $(PYTHON)
+
 clean: ## Remove the virtual environment and everything that was built
-	rm -rf $(VENV) .venv-run build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf $(VENV) .venv-run .venv-quick build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 	  .import_linter_cache klamm-data src/klamm/records/_core.c src/klamm/storage/engines/segments/_aio.c
 	find src -name '*.so' -delete
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -104,6 +120,10 @@ clean: ## Remove the virtual environment and everything that was built
 # Installed as users install it; benchmarks start brokers from it.
 .venv-run/.run: $(BUILD_INPUTS) $(COMPILED)
 	@tools/make_venv.sh $(PYTHON) $(@D) .
+	@touch $@
+
+.venv-quick/.quick: $(BUILD_INPUTS)
+	@KLAMM_BUILD=pure tools/make_venv.sh $(PYTHON) $(@D) '.[regex,test]'
 	@touch $@
 
 $(VENV)/.demo: $(BUILD_INPUTS)

@@ -1,9 +1,9 @@
 """Builds what is compiled; everything else about the package is in pyproject.toml.
 
-Two things are compiled, both with Cython. The core of the records layer is written in it, and has a twin in
-pure Python; the calls of Linux's asynchronous I/O are too, and ctypes makes them otherwise. The modules of
-the request path are plain Python: beside each of them a .pxd file declares its classes and the types of its
-hot functions, which the compiler uses and Python ignores.
+Three things are compiled, all with Cython. The core of the records layer is written in it, and has a twin in
+pure Python; the calls of Linux's asynchronous I/O are too, and ctypes makes them otherwise. The modules that
+small requests to a coordinator pass are plain Python with a .pxd file beside them, which declares their
+classes: the compiler uses it, Python ignores it. ARCHITECTURE.md lists them.
 
 Without a C compiler or Cython the package installs all the same, and runs as plain Python. In place, for a
 working tree: `python setup.py build_ext --inplace` (`make build`), which compiles what has changed.
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -42,30 +41,12 @@ INCLUDED = [
     "_walk.pxi",
 ]
 IS_WINDOWS = sys.platform == "win32"
-GENERIC = re.compile(r"class (\w+)\((?:(\w+), )?Generic\[[^\]]*\]\):")
-SUBSCRIPTED = re.compile(r"(class \w+\(\w+)\[[^\]]*\]\):")
 DIRECTIVES = {
     "language_level": 3,
     "annotation_typing": False,  # annotations are for mypy: its `int` has no limits
     "nonecheck": True,
 }
 FAILURES = (BaseError, CCompilerError, OSError)
-
-
-def with_compiled_bases(source: str) -> str:
-    """The source of a module whose classes inherit from nothing but compiled ones, as they must."""
-    lines: list[str] = []
-    has_generic = False
-    for line in source.replace("(asyncio.Protocol):", ":").splitlines():
-        if GENERIC.fullmatch(line):
-            lines.append(GENERIC.sub(r"class \1(\2):", line))
-            has_generic = True
-            continue
-        if has_generic and re.match(r"    (def|@|__slots__)", line):
-            has_generic = False  # behind the docstring
-            lines += ["    @classmethod", "    def __class_getitem__(cls, parameters): return cls", ""]
-        lines.append(SUBSCRIPTED.sub(r"\1):", line))
-    return "\n".join(lines) + "\n"
 
 
 def write_if_changed(path: Path, text: str) -> None:
@@ -83,15 +64,38 @@ class BuildIfPossible(build_ext):
             self.extensions = []
             return
         modules = [each for each in self.extensions if each not in in_cython]
+        sources = [Path(each.sources[0]) for each in modules]
         is_complete = self._translate(modules)
         possible = self.extensions if is_complete else in_cython
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             are_built = list(pool.map(self._build, possible))
         if not is_complete or not all(are_built[len(in_cython) :]):
             # They use each other's classes: all or none.
-            for each in modules:
+            for each, source in zip(modules, sources, strict=True):
                 Path(self.get_ext_fullpath(each.name)).unlink(missing_ok=True)
+                for built_in_place in source.parent.glob(f"{source.stem}.*.so"):
+                    built_in_place.unlink()
             self.extensions = in_cython
+
+    def _translate(self, modules: list[Extension]) -> bool:
+        """Make C of the declared modules; whether that is possible."""
+        try:
+            from Cython.Build import cythonize  # noqa: PLC0415 -- may be missing
+
+            translated = cythonize(
+                [Extension(each.name, [each.sources[0]]) for each in modules],
+                include_path=[str(SOURCE)],
+                build_dir=self.build_temp,
+                nthreads=0 if IS_WINDOWS else os.cpu_count() or 1,
+                quiet=True,
+                compiler_directives=DIRECTIVES,
+            )
+        except Exception as error:  # Cython has several kinds, without a common one
+            self.warn(f"the declared modules were not compiled, they run as Python: {error}")
+            return False
+        for module, made in zip(modules, translated, strict=True):
+            module.sources, module.depends = made.sources, []  # a file that is only touched is not compiled
+        return True
 
     def _can_compile(self) -> bool:
         """Try a compiler and Python's headers first: to make C of all modules takes a minute."""
@@ -113,32 +117,6 @@ class BuildIfPossible(build_ext):
         Path(self.get_ext_fullpath(extension.name)).touch()  # it is what its source is, also if that is newer
         return True
 
-    def _translate(self, modules: list[Extension]) -> bool:
-        """Make C of the modules of the request path; whether that is possible."""
-        made = Path(self.build_temp) / "translated"
-        for module in modules:
-            python = Path(module.sources[0])
-            for path in (python, python.with_suffix(".pxd")):
-                copy = made / path.relative_to(SOURCE)
-                write_if_changed(copy, with_compiled_bases(path.read_text()))
-                for folder in copy.relative_to(made).parents[:-1]:
-                    write_if_changed(made / folder / "__init__.py", "")
-        copies = [
-            Extension(each.name, [str(made / Path(each.sources[0]).relative_to(SOURCE))]) for each in modules
-        ]
-        try:
-            from Cython.Build import cythonize  # noqa: PLC0415 -- may be missing
-
-            translated = cythonize(
-                copies, include_path=[str(made)], quiet=True, compiler_directives=DIRECTIVES
-            )
-        except Exception as error:  # Cython has several kinds, without a common one
-            self.warn(f"the request path was not compiled, it runs as Python: {error}")
-            return False
-        for module, copy in zip(modules, translated, strict=True):
-            module.sources, module.depends = copy.sources, []  # a file that is only touched is not compiled
-        return True
-
 
 core = Extension(
     "klamm.records._core",
@@ -154,7 +132,7 @@ kernel_calls = Extension(
     optional=True,
 )
 in_cython = [core, kernel_calls] if sys.platform == "linux" else [core]
-request_path = [
+declared = [
     Extension(
         ".".join(path.relative_to(SOURCE).with_suffix("").parts),
         sources=[str(path.with_suffix(".py"))],
@@ -169,6 +147,6 @@ request_path = [
 # The core fills tuples in place, which is CPython's business alone.
 # KLAMM_BUILD=pure makes a wheel for every platform (py3-none-any), without anything compiled.
 is_pure = os.environ.get("KLAMM_BUILD") == "pure" or platform.python_implementation() != "CPython"
-extensions = [] if is_pure else [*in_cython, *request_path]
+extensions = [] if is_pure else [*in_cython, *declared]
 
 setup(ext_modules=extensions, cmdclass={"build_ext": BuildIfPossible})

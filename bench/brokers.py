@@ -59,8 +59,9 @@ class Klamm:
     def start(self) -> None:
         """Start and wait for the first answer to a request."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        command = [klamm_python(), "-m", "klamm.cli", "up", "--listen", f"127.0.0.1:{self.port}"]
-        command += ["--data", str(self.folder / "data")]
+        command = [klamm_python(), "-m", "klamm.cli", "up", "--data", str(self.folder / "data")]
+        if "listeners" not in self.settings:
+            command += ["--listen", f"127.0.0.1:{self.port}"]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         environment = {**inherited_environment(), "PYTHONPATH": str(ROOT / "src")}
@@ -93,9 +94,9 @@ class Subject:
     name: str
     says: str
 
-    def make(self, folder: Path) -> Running:
+    def make(self, folder: Path, settings: Mapping[str, str] | None = None) -> Running:
         """A broker of this kind with empty data, not yet started."""
-        quick = {"group.initial.rebalance.delay.ms": "0"}
+        quick = {"group.initial.rebalance.delay.ms": "0", **(settings or {})}
         match self.name:
             case "kafka":
                 return ApacheKafka(folder, settings=quick)

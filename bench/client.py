@@ -76,7 +76,7 @@ def read_klamm(bootstrap: str, size: int, count: int, in_batches: bool) -> dict[
                 seen += len(chunk.records)
     else:
         for message in consumer:
-            total += len(message.value)
+            total += len(message.value or b"")
             seen += 1
             if seen >= count:
                 break
@@ -125,11 +125,11 @@ def read_kafka_python(bootstrap: str, size: int, count: int, in_batches: bool) -
         while seen < count:
             for messages in consumer.poll(timeout_ms=30_000, max_records=MANY).values():
                 for message in messages:
-                    total += len(message.value)
+                    total += len(message.value or b"")
                 seen += len(messages)
     else:
         for message in consumer:
-            total += len(message.value)
+            total += len(message.value or b"")
             seen += 1
             if seen >= count:
                 break
@@ -154,11 +154,11 @@ def read_aiokafka(bootstrap: str, size: int, count: int, in_batches: bool) -> di
             while seen < count:
                 for messages in (await consumer.getmany(timeout_ms=30_000, max_records=MANY)).values():
                     for message in messages:
-                        total += len(message.value)
+                        total += len(message.value or b"")
                     seen += len(messages)
         else:
             async for message in consumer:
-                total += len(message.value)
+                total += len(message.value or b"")
                 seen += 1
                 if seen >= count:
                     break

@@ -24,7 +24,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from bench.rebalance_path import Wire, frame
-from klamm.broker.broker import Broker
+from klamm.broker.broker import BrokerNode
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.embedded import new_event_loop
 from klamm.broker.net.connection import Connection
@@ -102,8 +102,8 @@ def commit(group_id: str) -> bytes:
     return frame(ApiKey.OFFSET_COMMIT, COMMIT, request)
 
 
-def connect(broker: Broker) -> tuple[Connection, CountingWire]:
-    connection, wire = broker.server.connection("PLAINTEXT"), CountingWire()
+def connect(broker: BrokerNode) -> tuple[Connection, CountingWire]:
+    connection, wire = broker.server.plain_connection("PLAINTEXT"), CountingWire()
     connection.connection_made(wire)
     return connection, wire
 
@@ -116,7 +116,7 @@ async def until(is_so: Callable[[], bool], look_s: float = 0.01) -> None:
 async def measure(folder: Path, rounds: int, counting: bool) -> None:
     clock, config = SystemClock(), BrokerConfig.from_settings({"log.dirs": str(folder)})
     storage = open_storage(config, clock=clock, random=Random(1), sleep=time.sleep)
-    broker = Broker(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
+    broker = BrokerNode(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
     await broker.start(listen=False)
     control, told = connect(broker)
     groups = [f"committing-{number:03}" for number in range(GROUPS)]

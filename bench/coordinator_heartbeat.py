@@ -19,6 +19,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from klamm.assignors.base import PartitionView
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.coordinator import GroupCoordinator
 from klamm.coordinator.group.machine import GroupMachine
@@ -72,7 +73,7 @@ class Bench:
 
     def tell(self, event: Event) -> None: ...
 
-    def act(self, shard: Shard[Any, Any], action: object) -> None:
+    def act(self, shard: Shard, action: object) -> None:
         raise AssertionError(f"groups do nothing outside their shard: {action!r}")
 
     def act_early(self, shard: Any, action: object) -> bool:
@@ -80,7 +81,7 @@ class Bench:
 
     def wake(self, at_ms: int) -> None: ...
 
-    def load(self, shard: Shard[Any, Any]) -> None:
+    def load(self, shard: Shard) -> None:
         while not shard.load_some(Context(0, 0), 1 << 20):
             pass
 
@@ -97,8 +98,16 @@ class Bench:
 
     def cut_back(self) -> None: ...
 
+    version = 0
+
     def are_complete(self) -> bool:
         return True
+
+    def names(self) -> tuple[str, ...]:
+        return (TOPIC.name,)
+
+    def partition_views(self, name: str) -> tuple[PartitionView, ...]:
+        return ()
 
     def by_name(self, name: str) -> KnownTopic | None:
         return TOPIC

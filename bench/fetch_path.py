@@ -15,7 +15,7 @@ import time
 from random import Random
 from typing import Any
 
-from klamm.broker.broker import Broker
+from klamm.broker.broker import BrokerNode
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.embedded import new_event_loop
 from klamm.broker.storage import open_storage
@@ -66,7 +66,7 @@ async def measure(fetches: int, max_bytes: int) -> list[float]:
     """Microseconds of each fetch."""
     clock, config = SystemClock(), BrokerConfig()
     storage = open_storage(config, clock=clock, random=Random(1), sleep=time.sleep, in_memory=True)
-    broker = Broker(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
+    broker = BrokerNode(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
     await broker.start(listen=False)
     await broker.services.topics.create([CreatableTopic("t", 1, 1)])
     partition = broker.services.partitions.get("t", 0)
@@ -76,7 +76,7 @@ async def measure(fetches: int, max_bytes: int) -> list[float]:
         partition.log.append(batch, now_ms=clock.now_ms(), timestamp_ms=clock.timestamp_ms())
     broker.services.flusher.mark(partition)
     await broker.services.flusher.drain()
-    connection, transport = broker.server.connection("PLAINTEXT"), Nowhere()
+    connection, transport = broker.server.plain_connection("PLAINTEXT"), Nowhere()
     connection.connection_made(transport)
     request = a_request(max_bytes)
     took_us = []

@@ -21,6 +21,7 @@ from interop.kafka_tools import cache_dir
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import request_encoder, response_decoder
 from klamm.protocol.headers import read_response_header, request_frame, response_has_tags
+from klamm.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from klamm.protocol.messages.describe_groups import DescribeGroupsRequest
 from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
@@ -30,7 +31,7 @@ Address = tuple[str, int]
 
 CLIENT_ID = "bench"
 TOPIC = "orders"
-HEARTBEAT, LEAVE = 4, 5  # the versions that today's clients speak
+CONSUMER_HEARTBEAT, HEARTBEAT, LEAVE = 1, 4, 5  # the versions that today's clients speak
 
 
 def connect(address: Address) -> socket.socket:
@@ -110,6 +111,19 @@ class Group:
             for member_id in self.member_ids
         ]
 
+    def keep_alives(self) -> list[bytes]:
+        """One heartbeat of each member of the consumer protocol."""
+        return [
+            frame(
+                ApiKey.CONSUMER_GROUP_HEARTBEAT,
+                CONSUMER_HEARTBEAT,
+                ConsumerGroupHeartbeatRequest(
+                    self.group_id, member_id, self.generation, topic_partitions=None
+                ),
+            )
+            for member_id in self.member_ids
+        ]
+
     def leave(self, address: Address) -> None:
         """All members go, in one request."""
         leaving = [MemberIdentity(member_id) for member_id in self.member_ids]
@@ -140,6 +154,10 @@ class Crowd:
         group = Group(group_id)
         self._order(f"settle {group_id} {size}", group)
         return group
+
+    def gather(self, group: Group, newcomers: int, partitions: int) -> None:
+        """Let members of the consumer protocol join, until all are at one epoch and have all partitions."""
+        self._order(f"gather {group.group_id} {newcomers} {partitions}", group)
 
     def one_more(self, group: Group) -> None:
         """Let another one join; all others notice by their heartbeats, which they send at once."""

@@ -27,6 +27,7 @@ from klamm.protocol.messages.offset_fetch import (
 
 COMMIT, FETCH = 9, 9
 _ALL = slice(None)
+_ERROR = slice(13, 15)  # of an answer with a throttle time first
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +100,14 @@ def pipelined(
     lanes: Sequence[Sequence[bytes]],
     *,
     in_flight: int | None = None,  # on each lane; None is all of its requests
+    checked: slice = _ALL,
     warm_up_s: float,
     measure_s: float,
 ) -> Rate:
     """So many requests of every lane in flight all the time."""
     selector = selectors.DefaultSelector()
     for requests in lanes:
-        lane = Lane(address, requests, in_flight or len(requests))
+        lane = Lane(address, requests, in_flight or len(requests), checked)
         if lane.answer[13:15] != b"\0\0" and len(lane.answer) == 16:
             raise RuntimeError(f"an error: {lane.answer.hex()}")
         selector.register(lane.connection, selectors.EVENT_READ, lane)
@@ -151,6 +153,31 @@ def heartbeats(
     rate = pipelined(address, pid, split, warm_up_s=warm_up_s, measure_s=measure_s)
     group.leave(address)
     return rate
+
+
+def consumer_heartbeats(
+    address: Address,
+    pid: int,
+    *,
+    groups: int,
+    size: int,
+    partitions: int,
+    lanes: int,
+    warm_up_s: float,
+    measure_s: float,
+) -> Rate:
+    """The same of members of the consumer protocol, in groups that are stable."""
+    crowd = Crowd(address, size)
+    settled = [Group(f"beating-{time.monotonic_ns()}") for _ in range(groups)]
+    for group in settled:
+        crowd.gather(group, size, partitions)
+    crowd.close()
+    beats = [beat for group in settled for beat in group.keep_alives()]
+    Random(1).shuffle(beats)
+    split = [beats[lane::lanes] for lane in range(lanes)]
+    return pipelined(
+        address, pid, split, in_flight=125, checked=_ERROR, warm_up_s=warm_up_s, measure_s=measure_s
+    )
 
 
 def spread_heartbeats(

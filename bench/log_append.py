@@ -20,7 +20,7 @@ from klamm.clock import SystemClock
 from klamm.records.record import Record, encode_batch
 from klamm.storage.engines.segments import SegmentStore
 from klamm.storage.engines.segments.files import OsFiles
-from klamm.storage.log import PartitionLog
+from klamm.storage.log import EngineLog
 from klamm.storage.topic_config import TopicConfig
 
 TOPIC_ID = bytes(15) + b"\1"
@@ -43,7 +43,7 @@ def a_batch(size_bytes: int, records: int = 1, **producer: Any) -> bytes:
 
 def open_log(
     directory: str, files: OsFiles | None = None, *, commit: bool = True
-) -> tuple[SegmentStore, PartitionLog]:
+) -> tuple[SegmentStore, EngineLog]:
     store = SegmentStore(
         directory, cluster_id="bench", node_id=1, clock=SystemClock(), flush_on_commit=commit, files=files
     )

@@ -46,7 +46,7 @@ from klamm.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from klamm.records.record import Record, encode_batch
 from klamm.storage.cluster import PartitionRegistration, TopicState
 from klamm.storage.engines.postgresql.appending import append_chunks, prepare_append
-from klamm.storage.engines.postgresql.chunks import Chunk
+from klamm.storage.engines.postgresql.chunks import ChunkRow
 from klamm.storage.engines.postgresql.cluster import PostgresCluster
 from klamm.storage.engines.postgresql.connection import Address
 from klamm.testing.wire import WireClient
@@ -126,7 +126,7 @@ class Statements:
     def _append(self, size_bytes: int, logs: int) -> None:
         records = self._records[:size_bytes]
         chunks = [
-            Chunk(partition_id, 0, self._next, self._next, 0, HEADER, records)
+            ChunkRow(partition_id, 0, self._next, self._next, 0, HEADER, records)
             for partition_id in self._ids[:logs]
         ]
         assert len(append_chunks(self._connection, chunks)) == logs

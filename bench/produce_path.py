@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from klamm.broker.broker import Broker
+from klamm.broker.broker import BrokerNode
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.embedded import new_event_loop
 from klamm.broker.net.connection import Connection
@@ -73,14 +73,14 @@ async def measure(
 ) -> dict[str, list[float]]:
     """Microseconds of CPU per request of each burst, by producer; they take turns."""
     clock, config = SystemClock(), BrokerConfig.from_settings(SETTINGS)
-    brokers: list[Broker] = []
+    brokers: list[BrokerNode] = []
     connections: dict[str, Connection] = {}
     for producer in producers:
         storage = open_storage(config, clock=clock, random=Random(1), sleep=time.sleep, in_memory=True)
-        broker = Broker(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
+        broker = BrokerNode(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
         await broker.start(listen=False)
         await broker.services.topics.create([CreatableTopic("t", 1, 1)])
-        connections[producer] = broker.server.connection("PLAINTEXT")
+        connections[producer] = broker.server.plain_connection("PLAINTEXT")
         connections[producer].connection_made(Nowhere())
         brokers.append(broker)
     took_us: dict[str, list[float]] = {producer: [] for producer in producers}

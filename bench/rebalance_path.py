@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from klamm.broker.broker import Broker
+from klamm.broker.broker import BrokerNode
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.embedded import new_event_loop
 from klamm.broker.net.connection import Connection
@@ -80,7 +80,7 @@ def sync(group_id: str, generation: int, member_id: str, given: Sequence[str] = 
 class Bench:
     """A broker without sockets, members on a connection each, and the time that each step takes."""
 
-    def __init__(self, broker: Broker, size: int, profiled: str) -> None:
+    def __init__(self, broker: BrokerNode, size: int, profiled: str) -> None:
         self._broker = broker
         self._profiled = profiled
         self.profile = cProfile.Profile()
@@ -110,29 +110,29 @@ class Bench:
     async def rebalance(self, group_id: str) -> None:
         size = len(self.wires)
         self.connections = []
-        await self.step("connect", size, self._connect)
+        await self.step("connect", size, self.connect)
         nobody = frame(ApiKey.HEARTBEAT, HEARTBEAT, HeartbeatRequest(group_id, 1, ""))
         await self.step("first request of a connection", size, lambda: self.send([nobody] * size))
         first = join(group_id, "")
         await self.step("join without an id", size, lambda: self.send([first] * size))
         ids = [wire.written[ID_AT : ID_AT + ID_BYTES].decode() for wire in self.wires]
-        await self._join_and_sync("", group_id, ids, 1)
+        await self.join_and_sync("", group_id, ids, 1)
         beats = [frame(ApiKey.HEARTBEAT, HEARTBEAT, HeartbeatRequest(group_id, 1, each)) for each in ids]
         await self.step("heartbeat", size, lambda: self.send(beats))
         # The leader joins again, and all others have to.
         self.connections[0].data_received(join(group_id, ids[0]))
         await self.step("heartbeat, told to rejoin", size - 1, lambda: self.send([b"", *beats[1:]]))
-        await self._join_and_sync("again: ", group_id, ids, 2)
+        await self.join_and_sync("again: ", group_id, ids, 2)
         for connection in self.connections:
             connection.connection_lost(None)
 
-    def _connect(self) -> None:
+    def connect(self) -> None:
         for wire in self.wires:
-            connection = self._broker.server.connection("PLAINTEXT")
+            connection = self._broker.server.plain_connection("PLAINTEXT")
             connection.connection_made(wire)
             self.connections.append(connection)
 
-    async def _join_and_sync(self, again: str, group_id: str, ids: Sequence[str], generation: int) -> None:
+    async def join_and_sync(self, again: str, group_id: str, ids: Sequence[str], generation: int) -> None:
         size = len(ids)
         joins = [join(group_id, each) for each in ids]
         if again:
@@ -155,10 +155,10 @@ class Bench:
 async def measure(size: int, rounds: int, profiled: str) -> Bench:
     clock, config = SystemClock(), BrokerConfig.from_settings(SETTINGS)
     storage = open_storage(config, clock=clock, random=Random(1), sleep=time.sleep, in_memory=True)
-    broker = Broker(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
+    broker = BrokerNode(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
     await broker.start(listen=False)
     wire = Wire()
-    connection = broker.server.connection("PLAINTEXT")
+    connection = broker.server.plain_connection("PLAINTEXT")
     connection.connection_made(wire)
     find = frame(ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=["any"]))
     while not any(shard.status.value == "active" for shard in broker.services.groups.shards):

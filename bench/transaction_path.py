@@ -20,7 +20,7 @@ from random import Random
 from typing import Any
 
 from bench.commit_path import Bytecodes
-from klamm.broker.broker import Broker
+from klamm.broker.broker import BrokerNode
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.embedded import new_event_loop
 from klamm.broker.net.connection import Connection
@@ -65,8 +65,8 @@ class Answers(asyncio.Transport):
 class Channel:
     """A connection of a client."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._connection: Connection = broker.server.connection("PLAINTEXT")
+    def __init__(self, broker: BrokerNode) -> None:
+        self._connection: Connection = broker.server.plain_connection("PLAINTEXT")
         self._answers = Answers()
         self._connection.connection_made(self._answers)
 
@@ -82,7 +82,7 @@ class Channel:
 class TransactionalProducer:
     """A producer of one transaction after the other."""
 
-    def __init__(self, broker: Broker, name: str, *, is_v2: bool) -> None:
+    def __init__(self, broker: BrokerNode, name: str, *, is_v2: bool) -> None:
         self._name = name
         topic = broker.services.image.topic("t")
         assert topic is not None
@@ -193,7 +193,7 @@ async def measure(
     clock = SystemClock()
     config = BrokerConfig.from_settings({"log.dirs": folder})
     storage = open_storage(config, clock=clock, random=Random(1), sleep=time.sleep)
-    broker = Broker(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
+    broker = BrokerNode(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
     await broker.start(listen=False)
     await broker.services.topics.create([CreatableTopic("t", 2, 1)])
     broker.services.transactions.topic.create()

@@ -39,7 +39,7 @@ async def convert(bootstrap: str) -> None:
         while done < COUNT:
             records = await consumer.poll(1.0)
             for record in records:
-                await producer.send("fahrenheit", str(int(record.value) * 9 / 5 + 32))
+                await producer.send("fahrenheit", str(int(record.value or 0) * 9 / 5 + 32))
                 done += 1
             await producer.flush()
             await consumer.commit()
@@ -51,7 +51,7 @@ async def show(bootstrap: str) -> None:
     ) as consumer:
         degrees: list[float] = []
         async for record in consumer:
-            degrees.append(float(record.value))
+            degrees.append(float(record.value or 0))
             if len(degrees) == COUNT:
                 break
         print("the warmest was", max(degrees))

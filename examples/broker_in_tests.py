@@ -28,7 +28,7 @@ def count_words(bootstrap: str, most: int) -> Counter[str]:
     ) as consumer:
         while counts.total() < most:
             for record in consumer.poll(1.0):
-                counts.update(record.value.decode().split())
+                counts.update((record.value or b"").decode().split())
         consumer.commit()
     return counts
 

@@ -42,7 +42,7 @@ def work(members: list[klamm.Consumer], is_done: Callable[[], bool]) -> None:
     while not is_done():
         for member in members:
             records = member.poll(0.05)
-            seen.update(record.value for record in records)
+            seen.update(record.value or b"" for record in records)
             if records:
                 member.commit()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from klamm.client.assignors import (
+from klamm.assignors import (
     EAGER,
     ClusterView,
     GroupView,
@@ -17,7 +17,7 @@ from klamm.client.assignors import (
     TopicAssignor,
     TopicPartition,
 )
-from klamm.client.assignors.checks import assign_and_check
+from klamm.assignors.checks import assign_and_check
 
 
 class WeightedAssignor(TopicAssignor):

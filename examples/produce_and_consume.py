@@ -32,7 +32,7 @@ def main() -> None:
             seen = 0
             while seen < 7:
                 for record in consumer.poll(1.0):
-                    print(record.key.decode(), "-", record.value.decode())
+                    print((record.key or b"").decode(), "-", (record.value or b"").decode())
                     seen += 1
                 consumer.commit()  # what was printed is done: a restart goes on behind it
 

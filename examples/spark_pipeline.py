@@ -1,6 +1,6 @@
 """Consume, transform, produce: orders in, revenue per product and minute out.
 
-    pip install 'klamm[spark]'
+    pip install '.[spark]'
     python examples/spark_pipeline.py
 
 The broker lives in this process and Spark on this machine, so nothing else is needed; the job itself would be
@@ -62,11 +62,11 @@ def main(spark: SparkSession) -> None:
             admin.create_topics([klamm.NewTopic("orders", 2), klamm.NewTopic("revenue", 1)]).unwrap()
         with klamm.Producer(bootstrap_servers=broker.bootstrap) as producer:
             for order in ORDERS:
-                producer.send("orders", json.dumps(order), key=order["product"])
+                producer.send("orders", json.dumps(order), key=str(order["product"]))
         run_job(spark, broker.bootstrap, checkpoint)
         with klamm.Consumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest") as consumer:
             consumer.assign([klamm.TopicPartition("revenue", 0)])
-            sums = [json.loads(record.value) for record in consumer.poll(10)]
+            sums = [json.loads(record.value or b"{}") for record in consumer.poll(10)]
     for line in sorted(sums, key=lambda line: (line["minute"], line["product"])):
         sys.stdout.write(f"{line['minute']}  {line['product']:<8} {line['cents'] / 100:>8.2f}\n")
 

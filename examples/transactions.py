@@ -7,6 +7,8 @@ Run it: `python examples/transactions.py`. It brings its own broker, in this pro
 
 from __future__ import annotations
 
+from typing import Literal
+
 import klamm
 
 ORDERS = 20
@@ -28,22 +30,23 @@ def invoice(bootstrap: str, *, crash_at: bytes | None = None) -> None:
         while records := consumer.poll(5):
             with producer.transaction():
                 for record in records:
-                    if record.value == crash_at:
-                        raise RuntimeError(f"crashed at {record.value.decode()}")
-                    producer.send("invoices", b"invoice for " + record.value)
+                    order = record.value or b""  # None is a deleted value
+                    if order == crash_at:
+                        raise RuntimeError(f"crashed at {order.decode()}")
+                    producer.send("invoices", b"invoice for " + order)
                 producer.send_offsets_to_transaction(records.next_offsets(), consumer.group_metadata())
             if any(record.value == b"order %d" % (ORDERS - 1) for record in records):
                 return
 
 
-def read_all(bootstrap: str, isolation_level: str) -> list[bytes]:
+def read_all(bootstrap: str, isolation_level: Literal["read_uncommitted", "read_committed"]) -> list[bytes]:
     with klamm.Consumer(
         bootstrap_servers=bootstrap, isolation_level=isolation_level, auto_offset_reset="earliest"
     ) as consumer:
         consumer.assign([klamm.TopicPartition("invoices", 0)])
         found: list[bytes] = []
         while records := consumer.poll(1):
-            found += [record.value for record in records]
+            found += [record.value or b"" for record in records]
         return found
 
 

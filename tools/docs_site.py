@@ -20,6 +20,8 @@ from make_reference import pages  # noqa: E402 - found once its folder is on the
 CONTRIBUTING: Final = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 # Where a link of the repository points to on the site.
 _EXAMPLE: Final = re.compile(r"\]\((?:\.\./)*examples/(\w+)\.py\)")
+_README: Final = re.compile(r"\]\((?:\.\./)+README\.md\)")
+_ELSEWHERE: Final = re.compile(r"\[([^\]]*)\]\((?:\.\./)+(?:bench|packaging)/[^)]*\)")  # not on the site
 _DOCS: Final = re.compile(r"\]\(docs/")
 
 
@@ -34,6 +36,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Let links to files of the repository point to their pages."""
     depth = page.file.src_uri.count("/")
     up = "../" * depth
+    markdown = _ELSEWHERE.sub(r"\1", markdown)
+    markdown = _README.sub(f"]({up}index.md)", markdown)
     markdown = _EXAMPLE.sub(rf"]({up}examples/\1.md)", markdown)
     for name in CONTRIBUTING:
         markdown = re.sub(rf"\]\((?:\.\./)*{re.escape(name)}", f"]({up}{name.lower()}", markdown)

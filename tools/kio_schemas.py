@@ -33,6 +33,10 @@ _ZEROS: Final[dict[str, object]] = {
     "float64": 0.0,
     "uuid": ZERO_ID,
 }
+# A message has a method of this name.
+_OUR_FIELDS: Final = {"values": "quota_values"}
+# The request has another structure of this name.
+_OUR_STRUCTS: Final = {("alter_client_quotas", "response", "EntryData"): "EntryResult"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,9 @@ def kio_struct(api_key: int, version: int, direction: Direction) -> KioStruct:
 def _struct(kio_class: Any) -> KioStruct:
     hints = typing.get_type_hints(kio_class)
     fields = tuple(_field(field, hints[field.name]) for field in dataclasses.fields(kio_class))
-    return KioStruct(kio_class.__name__, kio_class.__flexible__, fields, kio_class)
+    *_, api, _, direction = kio_class.__module__.split(".")
+    name = _OUR_STRUCTS.get((api, direction, kio_class.__name__), kio_class.__name__)
+    return KioStruct(name, kio_class.__flexible__, fields, kio_class)
 
 
 def _field(field: dataclasses.Field[Any], hint: Any) -> KioField:
@@ -89,7 +95,7 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> KioField:
         assert not item_is_nullable or hint is UUID, (field.name, hint)
     struct = _struct(hint) if dataclasses.is_dataclass(hint) else None
     declared = "struct" if struct else field.metadata["kafka_type"]
-    name = field.name
+    name = _OUR_FIELDS.get(field.name, field.name)
     if declared in _IN_MILLISECONDS and not name.endswith("_ms"):
         name += "_ms"
     # "-1 = no instant" stays -1, and a null topic id is the zero id: both have a value on the wire.

@@ -8,7 +8,6 @@ A message holds the union of the fields of all versions, each with a default, as
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -18,10 +17,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from kio.schema.errors import ErrorCode
 
 from kio_schemas import KioField, KioStruct, kio_struct, kio_versions
-from klamm.protocol.api import ApiKey
+from klamm.protocol.api import OWN_APIS, ApiKey
 from klamm.protocol.implied import IMPLIED
 from klamm.protocol.types import ZERO_ID, Direction
 
+KAFKAS = [api_key for api_key in ApiKey if api_key not in OWN_APIS]
 PROTOCOL = Path(__file__).parents[1] / "src/klamm/protocol"
 TARGET = PROTOCOL / "messages"
 PYTHON_TYPES = {
@@ -32,20 +32,6 @@ PYTHON_TYPES = {
     "records": "Buffer",
     "uuid": "bytes",
 }
-
-
-# Their classes are compiled: clients send these all the time, or in large numbers at once.
-COMPILED = (
-    ApiKey.ADD_OFFSETS_TO_TXN,
-    ApiKey.ADD_PARTITIONS_TO_TXN,
-    ApiKey.END_TXN,
-    ApiKey.HEARTBEAT,
-    ApiKey.JOIN_GROUP,
-    ApiKey.OFFSET_COMMIT,
-    ApiKey.PRODUCE,
-    ApiKey.SYNC_GROUP,
-    ApiKey.TXN_OFFSET_COMMIT,
-)
 
 
 class Union:
@@ -118,7 +104,7 @@ class Union:
         if field.is_array:
             return f"Sequence[{item}]{or_none}", "None" if nullable and field.default is None else "()"
         if field.struct is not None:
-            assert nullable or field.tag is not None, f"{field.name} would have to be created"
+            # None stands for "not given"; encoding one that must be there without it fails.
             return f"{item} | None", "None"
         default = "ZERO_ID" if field.default == ZERO_ID and field.type == "uuid" else repr(field.default)
         if nullable and field.default in ("", b"", 0) and field.type in ("string", "bytes", "records"):
@@ -158,20 +144,6 @@ def module_text(api_key: ApiKey) -> str:
     return "\n".join([head, "", "from __future__ import annotations", "", *imports, "", "", body])
 
 
-def declarations(module: str) -> str:
-    """The declarations of the classes of a module, for the compiler."""
-    lines = ["from klamm.protocol.message cimport Message, Request"]
-    for node in ast.parse(module).body:
-        if not isinstance(node, ast.ClassDef):
-            continue
-        base = node.bases[0]
-        name = base.value if isinstance(base, ast.Subscript) else base
-        lines += ["", "", f"cdef class {node.name}({ast.unparse(name)}):"]
-        slots = next(each for each in node.body if isinstance(each, ast.Assign))
-        lines += [f"    cdef public object {each}" for each in ast.literal_eval(slots.value)]
-    return "\n".join(lines) + "\n"
-
-
 def message_lines(api_key: ApiKey, direction: Direction) -> dict[str, list[str]]:
     union = Union()
     root = f"{words(api_key)}{direction.capitalize()}"
@@ -204,7 +176,7 @@ def ordered(union: Union, root: str) -> list[str]:
 
 def versions_text() -> str:
     rows = []
-    for api_key in ApiKey:
+    for api_key in KAFKAS:
         versions = kio_versions(api_key)
         flexible = [each for each in versions if kio_struct(api_key, each, "request").is_flexible]
         for each in versions:
@@ -213,6 +185,7 @@ def versions_text() -> str:
         rows.append(
             f"    ApiKey.{api_key.name}: ({versions[0]}, {versions[-1]}, {(flexible or [32767])[0]}),"
         )
+    rows += [f"    ApiKey.{api_key.name}: (0, 0, 0),  # klamm's own" for api_key in sorted(OWN_APIS)]
     return "\n".join(
         [
             '"""One version-free module per API; `klamm.protocol.codec` turns them into bytes and back.',
@@ -268,11 +241,8 @@ def error_codes_text() -> str:
 
 def texts() -> dict[Path, str]:
     """All that is generated, before it is formatted."""
-    modules = {TARGET / f"{api_key.name.lower()}.py": module_text(api_key) for api_key in ApiKey}
-    compiled = {TARGET / f"{api_key.name.lower()}.py" for api_key in COMPILED}
     return {
-        **modules,
-        **{path.with_suffix(".pxd"): declarations(modules[path]) for path in compiled},
+        **{TARGET / f"{api_key.name.lower()}.py": module_text(api_key) for api_key in KAFKAS},
         TARGET / "__init__.py": versions_text(),
         PROTOCOL / "error_codes.py": error_codes_text(),
     }
@@ -282,8 +252,7 @@ def main() -> None:
     TARGET.mkdir(exist_ok=True)
     for path, text in texts().items():
         path.write_text(text)
-    modules = [str(path) for path in texts() if path.suffix == ".py"]
-    subprocess.run(["ruff", "format", "-q", *modules], check=True)
+    subprocess.run(["ruff", "format", "-q", *map(str, texts())], check=True)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,12 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
+import compat_names
 import klamm
 from klamm import aio, errors
 from klamm.broker.config.settings import BROKER_SETTINGS
 from klamm.broker.routes import ROUTES
+from klamm.broker.security.table import RULES
 from klamm.cli import exit_codes
 from klamm.client import config as client_config
 from klamm.config import Setting
@@ -45,6 +47,7 @@ def pages() -> dict[str, str]:
         "reference/errors.md": error_reference(),
         "reference/python.md": python_api(),
         "reference/asyncio.md": asyncio_api(),
+        "reference/other-libraries.md": compat_names.page(),
     }
 
 
@@ -101,7 +104,7 @@ def api_versions() -> str:
     for route in sorted(ROUTES, key=lambda item: item.api_key):
         needs = ", ".join(
             f"{need.operation.name} on {need.resource_type.name}".replace("_", " ").lower()
-            for need in route.needs
+            for need in RULES[route.api_key].needs
         )
         rows.append(
             f"| {int(route.api_key)} | {_camel(route.api_key.name)} | {_span(*route.advertised)} | {needs} |"

@@ -29,6 +29,7 @@ beat=$!
 trap 'kill "$beat" 2>/dev/null || true' EXIT
 "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off -e "$what" |
   sed -unE 's/^Collecting ([^ ]+).*/  \1/p; s/^(Building .*|Successfully built .*)/  \1/p; s/^(Installing) collected.*/  \1/p'
+[ "${KLAMM_BUILD:-}" != pure ] || exit 0
 "$venv/bin/python" - <<'PY'
 try:
     import klamm.records._core  # noqa: F401

@@ -7,6 +7,7 @@
 //
 //	settle GROUP SIZE    so many members join a new group, all at once
 //	one_more GROUP       another one joins; the others notice by heartbeats, which they send at once
+//	gather GROUP N P     so many members of the consumer protocol join, for P partitions; later ones add to them
 //
 // and answers each with a line, when all members are assigned: nanoseconds, generation, ids of the members.
 package main
@@ -31,7 +32,7 @@ func main() {
 	address := syscall.SockaddrInet4{Port: number(os.Args[2])}
 	copy(address.Addr[:], net.ParseIP(os.Args[1]).To4())
 	crowd := newCrowd(&address, number(os.Args[3]))
-	groups := map[string]*group{}
+	groups, epochGroups := map[string]*group{}, map[string]*epochGroup{}
 	fmt.Println("ready")
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
@@ -39,6 +40,18 @@ func main() {
 		name := words[1]
 		var took time.Duration
 		switch words[0] {
+		case "gather":
+			if epochGroups[name] == nil {
+				epochGroups[name] = &epochGroup{id: name}
+			}
+			took = crowd.gather(epochGroups[name], number(words[2]), number(words[3]))
+			answer := []string{strconv.FormatInt(took.Nanoseconds(), 10)}
+			answer = append(answer, strconv.Itoa(int(epochGroups[name].members[0].epoch)))
+			for _, member := range epochGroups[name].members {
+				answer = append(answer, string(member.id))
+			}
+			fmt.Println(strings.Join(answer, " "))
+			continue
 		case "settle":
 			groups[name] = newGroup(name)
 			took = crowd.run(groups[name], number(words[2]))

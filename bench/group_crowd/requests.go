@@ -10,6 +10,7 @@ const (
 
 	clientID  = "bench"
 	topic     = "orders"
+	epochTopic = "wide"
 	idBytes   = len(clientID) + 1 + 36 // of every id that brokers hand out
 	sessionMs = 1_200_000              // no session ends while others are measured
 )

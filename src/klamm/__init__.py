@@ -16,12 +16,20 @@ TYPE_CHECKING = False  # type checkers know the name; importing typing would tak
 
 if TYPE_CHECKING:
     from klamm import aio as aio
+    from klamm.access.acls import Acl as Acl
+    from klamm.access.acls import AclFilter as AclFilter
+    from klamm.access.acls import AclOperation as AclOperation
+    from klamm.access.acls import PatternType as PatternType
+    from klamm.access.acls import PermissionType as PermissionType
+    from klamm.access.acls import ResourceType as ResourceType
+    from klamm.assignors.base import GroupMetadata as GroupMetadata
     from klamm.broker.embedded import Broker as Broker
+    from klamm.client.admin.access_model import QuotaEntity as QuotaEntity
+    from klamm.client.admin.access_model import ScramMechanism as ScramMechanism
     from klamm.client.admin.admin import Admin as Admin
     from klamm.client.admin.model import AlterOp as AlterOp
     from klamm.client.admin.model import BrokerDescription as BrokerDescription
     from klamm.client.admin.model import ClusterDescription as ClusterDescription
-    from klamm.client.admin.model import CommittedOffset as CommittedOffset
     from klamm.client.admin.model import ConfigEntry as ConfigEntry
     from klamm.client.admin.model import CreatedTopic as CreatedTopic
     from klamm.client.admin.model import ElectionType as ElectionType
@@ -42,15 +50,17 @@ if TYPE_CHECKING:
     from klamm.client.admin.model import TopicDescription as TopicDescription
     from klamm.client.admin.model import TransactionDescription as TransactionDescription
     from klamm.client.admin.results import Results as Results
-    from klamm.client.assignors.base import GroupMetadata as GroupMetadata
+    from klamm.client.committed import Committed as Committed
+    from klamm.client.committed import CommittedOffset as CommittedOffset
+    from klamm.client.committed import OffsetAndMetadata as OffsetAndMetadata
     from klamm.client.consumer.consumer import Consumer as Consumer
     from klamm.client.consumer.group.listener import RebalanceListener as RebalanceListener
     from klamm.client.consumer.group.listener import StatefulListener as StatefulListener
-    from klamm.client.consumer.offsets.positions import Committed as Committed
     from klamm.client.consumer.offsets.stores import FileOffsetStore as FileOffsetStore
     from klamm.client.consumer.offsets.stores import SqliteOffsetStore as SqliteOffsetStore
     from klamm.client.consumer.records import ConsumerRecord as ConsumerRecord
     from klamm.client.consumer.records import Records as Records
+    from klamm.client.consumer.state import SubscriptionPattern as SubscriptionPattern
     from klamm.client.interceptors import ConsumerInterceptor as ConsumerInterceptor
     from klamm.client.interceptors import ProducerInterceptor as ProducerInterceptor
     from klamm.client.interceptors import ProducerRecord as ProducerRecord
@@ -63,6 +73,7 @@ if TYPE_CHECKING:
     from klamm.client.producer.transactions.loop import run_transaction_loop as run_transaction_loop
     from klamm.client.serializers import Serde as Serde
     from klamm.config import ConfigError as ConfigError
+    from klamm.errors import AuthenticationError as AuthenticationError
     from klamm.errors import BrokerError as BrokerError
     from klamm.errors import BufferExhaustedError as BufferExhaustedError
     from klamm.errors import CommitFailedError as CommitFailedError
@@ -95,6 +106,8 @@ if TYPE_CHECKING:
     from klamm.errors import RecordDeserializationError as RecordDeserializationError
     from klamm.errors import RecordTooLargeError as RecordTooLargeError
     from klamm.errors import RetriableCommitFailedError as RetriableCommitFailedError
+    from klamm.errors import SaslAuthenticationError as SaslAuthenticationError
+    from klamm.errors import SslAuthenticationError as SslAuthenticationError
     from klamm.errors import TopicAlreadyExistsError as TopicAlreadyExistsError
     from klamm.errors import TopicAuthorizationError as TopicAuthorizationError
     from klamm.errors import TransactionAbortedError as TransactionAbortedError
@@ -107,13 +120,24 @@ if TYPE_CHECKING:
 
 # Module -> its public names. Imported on first use: `import klamm` alone stays fast.
 _OFFERED = {
+    "klamm.access.acls": (
+        "Acl",
+        "AclFilter",
+        "AclOperation",
+        "PatternType",
+        "PermissionType",
+        "ResourceType",
+    ),
+    "klamm.client.admin.access_model": (
+        "QuotaEntity",
+        "ScramMechanism",
+    ),
     "klamm.broker.embedded": ("Broker",),
     "klamm.client.admin.admin": ("Admin",),
     "klamm.client.admin.model": (
         "AlterOp",
         "BrokerDescription",
         "ClusterDescription",
-        "CommittedOffset",
         "ConfigEntry",
         "CreatedTopic",
         "ElectionType",
@@ -145,13 +169,18 @@ _OFFERED = {
         "FileOffsetStore",
         "SqliteOffsetStore",
     ),
-    "klamm.client.consumer.offsets.positions": ("Committed",),
+    "klamm.client.committed": (
+        "Committed",
+        "CommittedOffset",
+        "OffsetAndMetadata",
+    ),
     "klamm.client.consumer.records": (
         "ConsumerRecord",
         "ConsumerStoppedError",
         "Records",
     ),
     "klamm.errors": (
+        "AuthenticationError",
         "BrokerError",
         "BufferExhaustedError",
         "CommitFailedError",
@@ -184,6 +213,8 @@ _OFFERED = {
         "RecordDeserializationError",
         "RecordTooLargeError",
         "RetriableCommitFailedError",
+        "SaslAuthenticationError",
+        "SslAuthenticationError",
         "TopicAlreadyExistsError",
         "TopicAuthorizationError",
         "TransactionAbortedError",
@@ -193,6 +224,7 @@ _OFFERED = {
         "UnsupportedVersionError",
         "WakeupError",
     ),
+    "klamm.client.consumer.state": ("SubscriptionPattern",),
     "klamm.client.interceptors": (
         "ConsumerInterceptor",
         "ProducerInterceptor",
@@ -210,14 +242,18 @@ _OFFERED = {
         "PreparedTransaction",
     ),
     "klamm.client.producer.transactions.loop": ("run_transaction_loop",),
-    "klamm.client.assignors.base": ("GroupMetadata",),
+    "klamm.assignors.base": ("GroupMetadata",),
     "klamm.config": ("ConfigError",),
     "klamm.protocol.types": ("TopicPartition",),
 }
 _HOMES = {name: module for module, names in _OFFERED.items() for name in names}
 __all__ = [
+    "Acl",
+    "AclFilter",
+    "AclOperation",
     "Admin",
     "AlterOp",
+    "AuthenticationError",
     "Broker",
     "BrokerDescription",
     "BrokerError",
@@ -264,9 +300,12 @@ __all__ = [
     "NewTopic",
     "NoBrokersError",
     "NoOffsetForPartitionError",
+    "OffsetAndMetadata",
     "OffsetOutOfRangeError",
     "OpenTransaction",
     "PartitionDescription",
+    "PatternType",
+    "PermissionType",
     "PreparedTransaction",
     "Producer",
     "ProducerDescription",
@@ -276,6 +315,7 @@ __all__ = [
     "ProducerRecord",
     "ProtocolError",
     "PurgedError",
+    "QuotaEntity",
     "Reassignment",
     "RebalanceInProgressError",
     "RebalanceListener",
@@ -285,11 +325,16 @@ __all__ = [
     "RecordTooLargeError",
     "Records",
     "Resource",
+    "ResourceType",
     "Results",
     "RetriableCommitFailedError",
+    "SaslAuthenticationError",
+    "ScramMechanism",
     "Serde",
     "SqliteOffsetStore",
+    "SslAuthenticationError",
     "StatefulListener",
+    "SubscriptionPattern",
     "TopicAlreadyExistsError",
     "TopicAuthorizationError",
     "TopicDescription",

@@ -6,8 +6,10 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
@@ -135,6 +137,25 @@ def withdraw(address: tuple[str, int]) -> None:
     _CLOCKS.pop(address, None)
 
 
+# The clock of clients that are made now, wherever their broker runs.
+_CHOSEN: Final[ContextVar[Clock | None]] = ContextVar("klamm_clients_clock", default=None)
+
+
+@contextmanager
+def clients_on(clock: Clock) -> Iterator[None]:
+    """Clients that are made inside run on this clock: for tests, and for looking at a broker from outside."""
+    token = _CHOSEN.set(clock)
+    try:
+        yield
+    finally:
+        _CHOSEN.reset(token)
+
+
 def clock_at(addresses: tuple[tuple[str, int], ...]) -> Clock:
-    """The clock of the first of these brokers that runs in this process on virtual time, or the system's."""
+    """The clock of clients of these brokers: of the first that runs in this process on virtual time, or the
+    system's.
+    """
+    chosen = _CHOSEN.get()
+    if chosen is not None:
+        return chosen
     return next((_CLOCKS[each] for each in addresses if each in _CLOCKS), None) or SystemClock()

@@ -123,6 +123,15 @@ def one_of(*choices: str) -> Check:
     return Check(lambda value: value in choices, "one of " + ", ".join(choices))
 
 
+def word_of(*choices: str) -> Check:
+    """One of these words, whatever the case of their letters."""
+
+    def holds(value: Value) -> bool:
+        return isinstance(value, str) and value.lower() in choices
+
+    return Check(holds, "one of " + ", ".join(choices))
+
+
 def each_of(*choices: str) -> Check:
     """A list of any of these words, also an empty one."""
 
@@ -338,8 +347,20 @@ class Definition:
         return Values({name: setting.default for name, setting in self.settings.items()} | given)
 
 
+# Settings of Kafka that are in many files and books, and no longer exist.
+GONE: Final = {
+    "zookeeper.connect": "there is no ZooKeeper; topics and leaders are kept in the data folder",
+    "zookeeper.connection.timeout.ms": "there is no ZooKeeper",
+    "zookeeper.session.timeout.ms": "there is no ZooKeeper",
+    "inter.broker.protocol.version": "records always have the current format, as in Kafka 4",
+    "log.message.format.version": "records always have the current format, as in Kafka 4",
+}
+
+
 def unknown_name(name: str, known: Iterable[str]) -> ConfigError:
     """The error for an unknown name."""
+    if name in GONE:
+        return ConfigError(name, f"unknown setting {name}: {GONE[name]}; remove this line")
     import difflib  # noqa: PLC0415 - slow to import, and needed for errors only
 
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from klamm.protocol.errors import ErrorCode
@@ -56,6 +57,22 @@ class ProtocolError(KlammError):
     """The other side sent what no Kafka broker sends."""
 
 
+class AuthenticationError(KlammError):
+    """The broker or the client refused the other's credentials; trying again does not help."""
+
+
+class SslAuthenticationError(AuthenticationError):
+    """TLS failed: a certificate was refused, by this client or by the broker, or there is no TLS there."""
+
+
+class SaslAuthenticationError(AuthenticationError):
+    """The broker refused the login, has not the mechanism, or did not prove that it knows the password."""
+
+
+class IllegalRequestError(KlammError, ValueError):
+    """A value does not fit the protocol: the request was not sent."""
+
+
 class UnsupportedVersionError(KlammError):
     """Client and broker have no version of this API in common."""
 
@@ -68,6 +85,11 @@ class BrokerError(KlammError):
     def __init__(self, message: str, error_code: int | None = None) -> None:
         super().__init__(message)
         self.error_code: int = self.default_code if error_code is None else error_code
+
+    @property
+    def errno(self) -> int:
+        """As `error_code`, under the name other clients use."""
+        return self.error_code
 
     @property
     def retriable(self) -> bool:  # type: ignore[override]  # a class attribute elsewhere, by code here
@@ -135,6 +157,13 @@ class CommitFailedError(BrokerError):
     """The commit is from a member that is no longer in the group; its partitions are reassigned."""
 
     default_code = ErrorCode.illegal_generation
+
+
+class StaleMemberEpochError(BrokerError):
+    """The member's epoch was raised while the request was under way; it may be repeated with the new one."""
+
+    default_code = ErrorCode.stale_member_epoch
+    retriable = True
 
 
 class RetriableCommitFailedError(KlammError):
@@ -292,6 +321,7 @@ _CLASSES: Final[Mapping[int, type[BrokerError]]] = {
         InvalidTopicError,
         RebalanceInProgressError,
         RecordTooLargeError,
+        StaleMemberEpochError,
         UnknownTopicOrPartitionError,
         TopicAlreadyExistsError,
         GroupIdNotFoundError,
@@ -325,4 +355,39 @@ def broker_error(error_code: int, what: str, message: str | None = None) -> Brok
     """The error for a code in an answer: `what` names the request or item that was refused."""
     message = message or HINTS.get(error_code)
     text = f"{what}: {error_name(error_code)}" + (f" ({message})" if message else "")
-    return _CLASSES.get(error_code, BrokerError)(text, error_code)
+    return error_class(error_code)(text, error_code)
+
+
+def error_class(error_code: int) -> type[BrokerError]:
+    """The class of errors with this code, for `except`: one of those above, or one made for it.
+
+    `errors.UnknownMemberIdError` is `error_class(25)`: the names are Kafka's, with Error at the end.
+    """
+    return _made_once(int(error_code))  # to the cache, 25 and ErrorCode(25) are different
+
+
+@cache
+def _made_once(error_code: int) -> type[BrokerError]:
+    known = _CLASSES.get(error_code)
+    if known is not None:
+        return known
+    try:
+        name = _class_name(ErrorCode(error_code).name.upper())
+    except ValueError:
+        return BrokerError
+    if name in globals():  # such as UnsupportedVersionError, which is no answer of a broker
+        return BrokerError
+    made = type(name, (BrokerError,), {"default_code": error_code, "__module__": __name__})
+    made.__doc__ = f"The broker answered {error_name(error_code)}."
+    return made
+
+
+def _class_name(name: str) -> str:
+    return "".join(part.capitalize() for part in name.removesuffix("_ERROR").split("_")) + "Error"
+
+
+def __getattr__(name: str) -> type[BrokerError]:
+    for code in ErrorCode:
+        if _class_name(code.name.upper()) == name:
+            return error_class(code)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

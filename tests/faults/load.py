@@ -30,7 +30,6 @@ IN_FLIGHT: Final = 4
 SETTINGS: Final = {
     "log.cleaner.backoff.ms": "20",
     "log.flush.offset.checkpoint.interval.ms": "50",
-    "log.flush.start.offset.checkpoint.interval.ms": "50",
     "log.retention.check.interval.ms": "50",
     "log.segment.delete.delay.ms": "0",
 }

@@ -154,7 +154,7 @@ def check_log(own: Own, partitions: list[TopicPartition], count: int) -> None:
     """Every number is there once, and in order."""
     consumer = own.consumer(group_id=None)
     consumer.assign(partitions)
-    numbers: dict[int, list[bytes]] = {item.partition: [] for item in partitions}
+    numbers: dict[int, list[bytes | None]] = {item.partition: [] for item in partitions}
     while any(consumer.position(item) < count for item in partitions):
         for record in consumer.poll(20):
             numbers[record.partition].append(record.value)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
@@ -12,7 +10,7 @@ from random import Random
 import pytest
 
 from faults.load import read_all
-from interop.processes import ROOT, KlammProcess, LineProcess
+from interop.processes import KlammProcess
 from klamm.clock import SystemClock
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -71,42 +69,6 @@ def broker(tmp_path: Path) -> Broker:
     """Starts a broker on one and the same folder, as often as asked."""
     starts = iter(range(100))
     return lambda: KlammProcess(tmp_path / "data", stderr_path=tmp_path / f"klamm-{next(starts)}.log")
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[LineProcess]:
-    """A broker whose folder is a file system of 4 MiB, in a mount namespace of its own."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    serve = f"exec {sys.executable} -m klamm up --listen 127.0.0.1:0 --data {folder}/data"
-    assert shutil.which("unshare"), "unshare (util-linux) makes the small file system"
-    process = LineProcess(
-        ["unshare", "-rm", "sh", "-c", f"mount -t tmpfs -o size=4m small {folder} && {serve}"],
-        stderr_path=tmp_path / "klamm.log",
-        environment={"PYTHONPATH": str(ROOT / "src")},
-    )
-    yield process
-    process.kill()
-
-
-def test_a_full_disk_is_an_error_for_the_producer_and_harms_nothing_else(small_disk: LineProcess) -> None:
-    bootstrap = small_disk.read_line(20).split("listening on ", 1)[1].split(",", 1)[0]
-    with WireClient(bootstrap) as client:
-        create(client, "filling", "other", segment_bytes="1048576")
-        others = fill(client, "other", 3)
-        acknowledged: list[bytes] = []
-        for number in range(200):
-            value = b"%d:%s" % (number, Random(number).randbytes(60_000))
-            answer = produce(client, "filling", value)
-            if answer.error_code != ErrorCode.none:
-                break
-            acknowledged.append(value)
-        assert answer.error_code == ErrorCode.kafka_storage_error
-        assert len(acknowledged) > 10
-        # Whoever asks for what is there gets it, from this partition's neighbours and about the cluster.
-        assert values_of(client, "other") == others
-        assert client.ask(ApiKey.METADATA, 9, MetadataRequest(topics=None)).topics
-    assert "No space left on device" in small_disk.stderr_path.read_text()
 
 
 def test_a_damaged_segment_takes_its_partition_offline_and_no_other(broker: Broker, tmp_path: Path) -> None:

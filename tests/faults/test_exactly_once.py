@@ -223,7 +223,7 @@ def read_topic(own: Own, topic: str) -> Topic:
     while any(consumer.position(partition) < ends[partition] for partition in partitions):
         assert time.monotonic() < due_at, f"reading {topic} takes too long"
         for record in consumer.poll(0.5):
-            found[Position(record.partition, record.offset)] = bytes(record.value).decode()
+            found[Position(record.partition, record.offset)] = (record.value or b"").decode()
     return found
 
 

@@ -165,5 +165,5 @@ def read_until(own: Own, partition: klamm.TopicPartition, last: bytes) -> set[by
     due_at = time.monotonic() + PATIENCE_S
     while last not in seen:
         assert time.monotonic() < due_at, f"{last!r} is held back; seen: {seen}"
-        seen |= {bytes(record.value) for record in consumer.poll(0.5)}
+        seen |= {record.value or b"" for record in consumer.poll(0.5)}
     return seen - {last}

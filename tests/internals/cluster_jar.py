@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from internals.virtual_disk import VirtualDisk
-from klamm.broker.broker import Broker
+from klamm.broker.broker import BrokerNode
 from klamm.broker.cluster.lease import MemoryLease, MemoryLeases
-from klamm.broker.cluster.membership import Membership
+from klamm.broker.cluster.membership import BrokerMembership
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.services import Services
 from klamm.broker.storage import Storage, segment_store
@@ -55,7 +55,7 @@ class Member:
         self.lease: MemoryLease = world.leases.of(broker_id)
         config = BrokerConfig.from_settings({"node.id": str(broker_id), **world.settings, **settings})
         logs = segment_store(config, "/logs", self.cluster, world.files, world.clock)
-        self.broker = Broker(
+        self.broker = BrokerNode(
             config,
             clock=world.clock,
             random=Random(broker_id),
@@ -70,7 +70,7 @@ class Member:
         return self.broker.services
 
     @property
-    def membership(self) -> Membership:
+    def membership(self) -> BrokerMembership:
         assert self.services.membership is not None
         return self.services.membership
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Protocol
 
 from internals.virtual_disk import VirtualDisk
-from klamm.broker.broker import Broker
+from klamm.broker.broker import BrokerNode
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.services import Services
 from klamm.broker.storage import Storage, segment_store
@@ -25,10 +25,10 @@ from klamm.testing.wire import frames_in, request_bytes, response_from
 class JarTransport(asyncio.Transport):
     """The broker's end of a connection: remembers what was written, and can be slow to read it."""
 
-    def __init__(self, loop: VirtualLoop, protocol: asyncio.Protocol, peer: tuple[str, int]) -> None:
+    def __init__(self, loop: VirtualLoop, protocol: Any, peer: tuple[str, int]) -> None:
         super().__init__({"peername": peer})
         self._loop = loop
-        self._protocol = protocol
+        self.protocol = protocol  # a connection, or what comes before it
         self.unread = bytearray()  # sent, and not accepted by the client
         self.high_water_bytes = 64 * 1024
         self.reads = True  # whether the client takes what is sent
@@ -52,10 +52,13 @@ class JarTransport(asyncio.Transport):
             self.unread.clear()
         if len(self.unread) > self.high_water_bytes and not self.is_held_up:
             self.is_held_up = True
-            self._protocol.pause_writing()
+            self.protocol.pause_writing()
         elif not self.unread and self.is_held_up:
             self.is_held_up = False
-            self._protocol.resume_writing()
+            self.protocol.resume_writing()
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
 
     def read_on(self) -> None:
         """The client takes what waits for it."""
@@ -81,13 +84,13 @@ class JarTransport(asyncio.Transport):
     def abort(self) -> None:
         if not self.is_over:
             self.is_over = True
-            self._loop.call_soon(self._protocol.connection_lost, None)
+            self._loop.call_soon(self.protocol.connection_lost, None)
 
 
 class Reachable(Protocol):
     """A broker to connect to."""
 
-    broker: Broker
+    broker: BrokerNode
     loop: VirtualLoop
 
 
@@ -100,9 +103,14 @@ class JarClient:
         self._asked: dict[int, tuple[ApiKey, int]] = {}
         self._next_id = 0
         self._read_bytes = 0
-        self.protocol = jar.broker.server.connection(listener)
-        self.transport = JarTransport(jar.loop, self.protocol, (ip, 50_000))
-        self.protocol.connection_made(self.transport)
+        accepted: Any = jar.broker.server.accept(listener)
+        self.transport = JarTransport(jar.loop, accepted, (ip, 50_000))
+        accepted.connection_made(self.transport)
+
+    @property
+    def protocol(self) -> Any:
+        """The broker's end."""
+        return self.transport.protocol
 
     @property
     def is_closed(self) -> bool:
@@ -185,7 +193,7 @@ class Jar:
         self.cluster = cluster or MemoryCluster(random=Random(seed))
         self.config = BrokerConfig.from_settings(settings or {})
         logs = segment_store(self.config, "/logs", self.cluster, self.files, self.clock)
-        self.broker = Broker(
+        self.broker = BrokerNode(
             self.config,
             clock=self.clock,
             random=Random(seed),

@@ -9,10 +9,11 @@ from typing import Any
 
 from internals.jar import JarClient
 from internals.virtual_disk import VirtualDisk
-from klamm.broker.broker import Broker
+from klamm.broker.broker import BrokerNode
 from klamm.broker.cluster.lease import MemoryLeases
 from klamm.broker.cluster.placement import plan_take_over
 from klamm.broker.config.broker_config import BrokerConfig
+from klamm.broker.net.connection import Connection
 from klamm.broker.services import Services
 from klamm.broker.storage import Storage, segment_store
 from klamm.clock import ManualClock
@@ -48,7 +49,7 @@ class JarNode:
         )
         storage = jar.storage_of(self.config)
         self.cluster = storage.cluster
-        self.broker = Broker(
+        self.broker = BrokerNode(
             self.config,
             clock=jar.clock,
             random=Random(node_id),
@@ -82,7 +83,7 @@ class PeerLink(asyncio.Transport):
         self._jar = jar
         self.node_id = node_id
         self._events = events
-        self._server_end: asyncio.Protocol | None = None
+        self._server_end: Connection | None = None
         self._is_over = False
         jar.loop.call_soon(self._open)
 
@@ -95,7 +96,7 @@ class PeerLink(asyncio.Transport):
             self._events.lost(ConnectionRefusedError("connection refused"))
             return
         self._jar.network.links.add(self)
-        self._server_end = node.broker.server.connection("PLAINTEXT")
+        self._server_end = node.broker.server.plain_connection("PLAINTEXT")
         self._server_end.connection_made(self)
         self._events.connected()
 

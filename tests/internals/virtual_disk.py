@@ -19,6 +19,7 @@ class VirtualDisk:
         self._loop = loop
         self.delay_ms = delay_ms
         self.calls = 0
+        self.is_working = False  # a call is under way, which a thread would run
 
     def __call__(
         self, function: Callable[[*Arguments], Result], *arguments: *Arguments
@@ -27,12 +28,15 @@ class VirtualDisk:
         self.calls += 1
 
         def run() -> None:
+            was_working, self.is_working = self.is_working, True
             try:
                 result = function(*arguments)
             except Exception as error:
                 future.set_exception(error)
             else:
                 future.set_result(result)
+            finally:
+                self.is_working = was_working
 
         if self.delay_ms:
             self._loop.call_later(self.delay_ms / 1000, run)

@@ -31,6 +31,7 @@ class Member(ClientProcess):
         assignor: str = "range",
         instance_id: str | None = None,
         session_timeout_ms: int = 6_000,
+        protocol: str = "classic",
         joins_at_once: bool = True,
     ) -> None:
         super().__init__(name, bootstrap, stderr_path=stderr_path)
@@ -39,7 +40,7 @@ class Member(ClientProcess):
         self.records: list[tuple[int, int]] = []
         self.errors: list[str] = []  # that its library showed to its user
         self.left = False
-        self._cooperative = assignor == "cooperative-sticky"
+        self._cooperative = assignor == "cooperative-sticky" or protocol == "consumer"
         self._command = {
             "do": "member",
             "group": group,
@@ -47,6 +48,7 @@ class Member(ClientProcess):
             "assignor": assignor,
             "instance_id": instance_id,
             "session_timeout_ms": session_timeout_ms,
+            "protocol": protocol,
         }
         if joins_at_once:
             self.enter()

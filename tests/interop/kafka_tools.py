@@ -160,6 +160,13 @@ class ApacheKafka:
     def node_id(self) -> int:
         return int(self._settings["node.id"])
 
+    def listen_too(self, listeners: Mapping[str, tuple[str, int]]) -> None:
+        """Have further listeners: name, protocol and port; before it starts."""
+        for name, (protocol, port) in listeners.items():
+            self._settings["listeners"] += f",{name}://127.0.0.1:{port}"
+            self._settings["advertised.listeners"] += f",{name}://127.0.0.1:{port}"
+            self._settings["listener.security.protocol.map"] += f",{name}:{protocol}"
+
     def vote_with(self, nodes: Sequence[ApacheKafka]) -> None:
         """Be one of several; before any of them starts."""
         voters = [f"{each.node_id}@127.0.0.1:{each.controller_port}" for each in nodes]
@@ -174,7 +181,8 @@ class ApacheKafka:
         """As `start`, without waiting: one of several answers when most of them run."""
         self.logs_dir.mkdir(parents=True, exist_ok=True)
         properties = self.folder / "server.properties"
-        properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
+        text = "".join(f"{name}={value}\n" for name, value in self._settings.items())
+        properties.write_bytes(text.encode("ascii", "backslashreplace").replace(b"\\x", b"\\u00"))
         if not (self.logs_dir / "meta.properties").exists():
             subprocess.run(
                 java_command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)),

@@ -42,7 +42,7 @@ class Own:
             "session.timeout.ms": 10_000,
         }
         named = {name.replace("_", "."): value for name, value in settings.items()}
-        return self._stack.enter_context(Consumer(*topics, config=usual | named))
+        return self._stack.enter_context(Consumer(*topics, usual | named))
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> list[TopicPartition]:
         """Create a topic and wait until it can be used; its partitions."""

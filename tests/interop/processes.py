@@ -17,12 +17,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def inherited_environment() -> dict[str, str]:
-    """This process's environment without what a broker would take for one of its settings."""
-    return {
+    """This process's environment without what a broker would take for one of its settings.
+
+    Only its reserve is smaller: pytest keeps the folders of three runs.
+    """
+    others = {
         name: value
         for name, value in os.environ.items()
         if name == "KLAMM_PURE" or not name.startswith("KLAMM_")
     }
+    return {"KLAMM_SET_KLAMM_DISK_RESERVE_BYTES": "1048576", **others}
 
 
 class ProcessEndedError(Exception):
@@ -33,7 +37,12 @@ class LineProcess:
     """A child process whose standard output is read line by line."""
 
     def __init__(
-        self, command: Sequence[str], *, stderr_path: Path, environment: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        *,
+        stderr_path: Path,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.stderr_path = stderr_path
         self._lines: queue.Queue[str | None] = queue.Queue()
@@ -46,6 +55,7 @@ class LineProcess:
                 text=True,
                 encoding="utf-8",
                 env={**inherited_environment(), **(environment or {})},
+                cwd=folder,
             )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -135,19 +145,20 @@ class KlammProcess(LineProcess):
         *,
         stderr_path: Path,
         port: int = 0,
+        listen: str | None = "127.0.0.1",
         store: str | None = None,
         settings: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
         module: str = "klamm.cli",
     ) -> None:
+        """`listen` is None where the settings have the listeners."""
         self.data_dir = data_dir or Path()
         command = [
             sys.executable,
             "-m",
             module,
             "up",
-            "--listen",
-            f"127.0.0.1:{port}",
+            *(() if listen is None else ("--listen", f"{listen}:{port}")),
             *(("--data", str(data_dir)) if store is None else ("--store", store)),
         ]
         for name, value in (settings or {}).items():

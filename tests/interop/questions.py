@@ -16,15 +16,19 @@ from klamm.protocol.message import Message
 _OWN_WORDS = frozenset(
     {"error_message", "cluster_id", "host", "port", "broker_epoch", "log_dir", "documentation", "session_id"}
 )
-_ONLY_WHETHER = frozenset({"topic_id", "producer_id", "batch_index_error_message", "aborted_transactions"})
+_ONLY_WHETHER = frozenset(
+    {"usable_bytes", "topic_id", "producer_id", "batch_index_error_message", "aborted_transactions"}
+)
 
 
 class Conversation:
     """One connection that asks a broker anything."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, source: str = "") -> None:
+        """`source` is the address to come from."""
         host, _, port = bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=30)
+        local = (source, 0) if source else None
+        self._socket = socket.create_connection((host, int(port)), timeout=30, source_address=local)
         self._stream = self._socket.makefile("rb")
 
     def ask(self, api_key: int, version: int, request: object) -> Any:
@@ -45,6 +49,9 @@ class Conversation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._stream.close()
         self._socket.close()
 

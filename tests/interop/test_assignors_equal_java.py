@@ -11,10 +11,10 @@ import pytest
 
 from interop.kafka_tools import java_command
 from interop.processes import ROOT
-from klamm.client.assignors import ClusterView, GroupView, TopicPartition
-from klamm.client.assignors.claims import judge_claims
-from klamm.client.assignors.racks import Racks
-from klamm.client.assignors.registry import load_assignors
+from klamm.assignors import ClusterView, GroupView, TopicPartition
+from klamm.assignors.claims import judge_claims
+from klamm.assignors.racks import Racks
+from klamm.assignors.registry import load_assignors
 from klamm.protocol.consumer_protocol import (
     StickyMemory,
     Subscription,
@@ -22,7 +22,7 @@ from klamm.protocol.consumer_protocol import (
     encode_sticky_memory,
     encode_subscription,
 )
-from unit.client.assignors.random_groups import random_situation
+from unit.assignors.random_groups import random_situation
 
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 CASES_EACH = 200

@@ -18,8 +18,31 @@ SHOWN = {
         "invoices after the crash: 10",
         "invoices after the second run: 20, of 20 orders",
     ],
+    "offsets_elsewhere": ["the first run crashed at 12", "the sum is 190, of 190"],
+    "broadcast": ["anna read 6, bert read 6", "anna goes on with late"],
+    "racks": [
+        "leaders: 0 in east 1 in west 2 in east 3 in west",
+        "rack-leader: 4 of 4 partitions are read in the rack of their leader",
+    ],
+    "transaction_steps": [
+        "killed after init: Empty; its heir leaves Empty; readers see 0",
+        "killed after offsets: Ongoing; its heir leaves Empty; readers see 0",
+        "killed after commit: CompleteCommit; its heir leaves Empty; readers see 1",
+    ],
+    "delivery_guarantees": [
+        "at most once: 19 invoices of 20 orders, lost [12], twice []",
+        "at least once: 21 invoices of 20 orders, lost [], twice [12]",
+        "exactly once: 20 invoices of 20 orders, lost [], twice []",
+    ],
+    "fastapi_service": [
+        "half of the orders, at least, were accepted: True",
+        "accepted orders without an invoice: 0",
+        "orders with two invoices: 0",
+    ],
     "asyncio_client": ["sent up to offset 19", "the warmest was 66.2"],
 }
+
+TESTS = {"broker_in_tests": 3, "kafka_tests": 21, "replacing_testcontainers": 5}
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -29,7 +52,7 @@ def test_an_example_shows_what_it_promises(name: str, capsys: pytest.CaptureFixt
     assert [line for line in SHOWN[name] if line not in lines] == [], lines
 
 
-@pytest.mark.parametrize(("name", "count"), [("broker_in_tests", 3), ("kafka_tests", 21)])
+@pytest.mark.parametrize(("name", "count"), TESTS.items())
 def test_the_examples_for_tests_pass_their_own(name: str, count: int) -> None:
     command = [sys.executable, str(EXAMPLES / f"{name}.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
@@ -38,5 +61,5 @@ def test_the_examples_for_tests_pass_their_own(name: str, count: int) -> None:
 
 
 def test_every_example_is_run_somewhere() -> None:
-    elsewhere = {"own_assignor", "broker_in_tests", "kafka_tests", "spark_pipeline"}
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == SHOWN.keys() | elsewhere
+    elsewhere = {"own_assignor", "lag_assignor", "spark_pipeline"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == SHOWN.keys() | TESTS.keys() | elsewhere

@@ -167,6 +167,32 @@ def test_the_offsets_formatter_prints_what_was_committed(
     assert any('"partition":1' in line and '"offset":10' in line for line in committed), printed[-2000:]
 
 
+def test_klamm_consume_prints_what_kafkas_formatters_print(
+    bootstrap: str, client: ClientFactory, topic: str
+) -> None:
+    group = f"readers-of-{topic}"
+    fill(client, topic)
+    read_with_console_consumer(bootstrap, topic, group, 20)
+    delete = ("--delete-offsets", "--group", group, "--topic", topic)
+    output(run_kafka_tool("consumer.group.ConsumerGroupCommand", "--bootstrap-server", bootstrap, *delete))
+    for formatter in ("OffsetsMessageFormatter", "GroupMetadataMessageFormatter"):
+        printed = run_kafka_tool(
+            "consumer.ConsoleConsumer",
+            *("--bootstrap-server", bootstrap, "--topic", "__consumer_offsets", "--from-beginning"),
+            *("--formatter", f"org.apache.kafka.tools.consumer.{formatter}", "--timeout-ms", "3000"),
+        ).stdout
+        theirs = {
+            line for line in printed.replace('}{"key"', '}\n{"key"').splitlines() if f'"{group}"' in line
+        }
+        done = CliRunner().invoke(
+            app,
+            ["consume", "__consumer_offsets", "--format", "kafka", "-b", bootstrap, "--from-beginning", "-e"],
+        )
+        assert theirs
+        assert theirs <= set(done.stdout.splitlines()), formatter
+        assert any('"value":null' in line for line in theirs) is (formatter == "OffsetsMessageFormatter")
+
+
 def test_kafka_consumer_perf_reads_every_record(bootstrap: str, client: ClientFactory, topic: str) -> None:
     client("confluent").create_topic(topic, 2)
     records = [Record(timestamp_ms=START_MS + n, key=None, value=bytes(100)) for n in range(1000)]

@@ -69,7 +69,7 @@ def read_counts(consumer: Consumer, until: Counter[str]) -> list[tuple[str, int]
     while any(highest[word] < count for word, count in until.items()):
         assert time.monotonic() < deadline, f"{highest.total()} of {until.total()} words were counted"
         for record in consumer.poll(0.5):
-            word, count = record.key.decode(), int.from_bytes(record.value, "big")
+            word, count = (record.key or b"").decode(), int.from_bytes(record.value or b"", "big")
             seen.append((word, count))
             highest[word] = max(highest[word], count)
     return seen

@@ -31,7 +31,7 @@ def a_consumer(cluster: str, *topics: str, **settings: Any) -> aio.Consumer:
         "enable.auto.commit": False,
         "heartbeat.interval.ms": 200,
     }
-    return aio.Consumer(*topics, config=usual | settings)
+    return aio.Consumer(*topics, usual | settings)
 
 
 async def a_topic(cluster: str, name: str, partitions: int) -> list[TopicPartition]:

@@ -12,8 +12,8 @@ from interop.groups import Watch, group_on
 from interop.own import Own, poll_until, read, values
 from interop.own_members import Party
 from klamm import TopicPartition
+from klamm.client.committed import Committed
 from klamm.client.consumer.group.listener import RebalanceListener
-from klamm.client.consumer.offsets.positions import Committed
 from klamm.client.consumer.offsets.stores import FileOffsetStore
 from klamm.errors import (
     CommitFailedError,

@@ -11,10 +11,10 @@ import pytest
 from interop.groups import Member, Watch, group_on, shares_all
 from interop.own import Own
 from klamm import TopicPartition
+from klamm.assignors import EAGER, ClusterView, GroupView, MemberSubscription
+from klamm.assignors.checks import assign_and_check
+from klamm.assignors.registry import load_assignors
 from klamm.client.admin.model import GroupDescription
-from klamm.client.assignors import EAGER, ClusterView, GroupView, MemberSubscription
-from klamm.client.assignors.checks import assign_and_check
-from klamm.client.assignors.registry import load_assignors
 
 pytestmark = [pytest.mark.groups, pytest.mark.timeout(180)]
 

@@ -103,6 +103,8 @@ def test_kafka_features_shows_and_sets_the_version_of_transactions(broker: Klamm
         return output(features("describe")).split()
 
     assert " ".join(shown()) == (
+        "Feature: group.version SupportedMinVersion: 0 SupportedMaxVersion: 1 "
+        "FinalizedVersionLevel: 1 Epoch: 0 "
         "Feature: transaction.version SupportedMinVersion: 0 SupportedMaxVersion: 2 "
         "FinalizedVersionLevel: 2 Epoch: 0"
     )

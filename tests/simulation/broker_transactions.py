@@ -11,7 +11,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from klamm.coordinator.runtime.placement import partition_for
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.end_txn import EndTxnRequest
@@ -27,6 +26,7 @@ from klamm.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from klamm.protocol.placement import partition_for
 from klamm.records.batch import iter_headers
 from klamm.records.record import decode_records
 from klamm.testing.requests import a_batch, a_fetch, a_produce

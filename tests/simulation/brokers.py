@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from internals.shared_jar import JarNode, SharedJar
 from klamm.broker.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from klamm.coordinator.runtime.placement import partition_for
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
 from klamm.protocol.messages.offset_commit import (
@@ -25,6 +24,7 @@ from klamm.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from klamm.protocol.placement import partition_for
 from klamm.records.batch import iter_headers
 from klamm.records.record import decode_records
 from klamm.storage.cluster import LeaderChange

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import BatchHeader
-from klamm.storage.log import PartitionLog
+from klamm.storage.log import EngineLog
 from simulation.network import Exchange
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ class Checker:
     def ended(self, exchange: Exchange) -> None: ...
 
     # the disk
-    def log_opened(self, log: PartitionLog) -> None: ...
-    def appending(self, log: PartitionLog, batch: bytes) -> None: ...
-    def appended(self, log: PartitionLog, batch: bytes, base_offset: int) -> None:
+    def log_opened(self, log: EngineLog) -> None: ...
+    def appending(self, log: EngineLog, batch: bytes) -> None: ...
+    def appended(self, log: EngineLog, batch: bytes, base_offset: int) -> None:
         """The log has it, and it was no duplicate."""
 
-    def became_safe(self, log: PartitionLog, header: BatchHeader, batch: bytes) -> None:
+    def became_safe(self, log: EngineLog, header: BatchHeader, batch: bytes) -> None:
         """A batch is below the high watermark from now on; of each partition in the order of offsets."""
 
     # the broker

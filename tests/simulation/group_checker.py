@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from klamm.coordinator.group.machine import GroupMachine
 from klamm.coordinator.group.placement import OFFSETS_TOPIC
@@ -13,7 +13,7 @@ from klamm.protocol.consumer_protocol import decode_assignment
 from klamm.protocol.messages.join_group import JoinGroupResponse
 from klamm.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from klamm.storage.log import PartitionLog
+from klamm.storage.log import EngineLog
 from simulation.checkers import Checker, Place
 from simulation.log_checker import batches
 from simulation.network import Exchange
@@ -107,7 +107,7 @@ class GroupChecker(Checker):
 
     def turned(self) -> None:
         """The broker had a turn: perhaps it has loaded something."""
-        for partition, machine in self._machines():
+        for partition, machine in self.machines():
             if self._loaded.get(partition) is not machine:
                 self._loaded[partition] = machine
                 log = self._log(partition)
@@ -119,7 +119,7 @@ class GroupChecker(Checker):
     def started(self) -> None:
         self._loaded.clear()
 
-    def _machines(self) -> Iterator[tuple[int, GroupMachine]]:
+    def machines(self) -> Iterator[tuple[int, GroupMachine]]:
         """The machines of the shards that are served now."""
         broker = self.world.machine.broker
         if broker is None:
@@ -129,12 +129,12 @@ class GroupChecker(Checker):
                 assert isinstance(shard.machine, GroupMachine)
                 yield partition, shard.machine
 
-    def _log(self, partition: int) -> PartitionLog:
+    def _log(self, partition: int) -> EngineLog:
         broker = self.world.machine.broker
         assert broker is not None
         served = broker.services.partitions.get(OFFSETS_TOPIC, partition)
         assert served is not None
-        return served.log
+        return cast(EngineLog, served.log)
 
     def _check_loaded(self, machine: GroupMachine) -> None:
         """After a start, or a failed flush: everything that anybody was told is there."""
@@ -152,14 +152,14 @@ class GroupChecker(Checker):
 
     def at_the_end(self) -> None:
         """What is remembered is what the log says, read from its beginning by another."""
-        for partition, machine in self._machines():
+        for partition, machine in self.machines():
             rebuilt = GroupMachine(machine.state.config)
             _load(rebuilt, self._log(partition))
             if rebuilt.state.remembered() != machine.state.remembered():
                 self.world.broken(f"__consumer_offsets-{partition}: the log tells another story")
 
 
-def _load(machine: GroupMachine, log: PartitionLog) -> None:
+def _load(machine: GroupMachine, log: EngineLog) -> None:
     for _, _, _, stored in batches(log, log.log_start_offset, log.log_end_offset):
         machine.load(stored)
 

@@ -13,7 +13,7 @@ from klamm.clock import ManualClock
 from klamm.storage.engines.memory import MemoryFile
 from klamm.storage.engines.memory_cluster import MemoryCluster
 from klamm.storage.engines.segments.files import Chunk
-from klamm.storage.engines.simulated_disk import Fault, Operation, PowerLossError, SimulatedFiles
+from klamm.storage.engines.simulated_disk import FailingOperation, Operation, PowerLossError, SimulatedFiles
 from simulation.faults import Faults
 from simulation.loops import ProcessLoop
 
@@ -43,7 +43,7 @@ class Disk(SimulatedFiles):
             self.switch_off()
             raise PowerLossError
         if moment == "refused":
-            self.faults.append(Fault("sync"))
+            self.faults.append(FailingOperation("sync"))
         else:
             self._fails_at = moment
 
@@ -75,7 +75,7 @@ class Disk(SimulatedFiles):
 
     def _asked(self, operation: Operation, on: str | MemoryFile) -> None:
         if self.rates.io_error and not self._is_off and self._random.random() < self.rates.io_error:
-            self.faults.append(Fault(operation))
+            self.faults.append(FailingOperation(operation))
         was_off = self._is_off
         try:
             super()._asked(operation, on)

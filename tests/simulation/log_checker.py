@@ -13,7 +13,7 @@ from klamm.protocol.messages.fetch import FetchRequest, FetchResponse, Partition
 from klamm.protocol.messages.produce import ProduceRequest, ProduceResponse
 from klamm.records.batch import MAGIC_AT, BatchHeader, crc_is_valid, iter_headers, parse_header
 from klamm.records.record import decode_records
-from klamm.storage.log import PartitionLog
+from klamm.storage.log import EngineLog
 from simulation.checkers import Checker, Place
 from simulation.network import Exchange
 
@@ -29,7 +29,7 @@ class History:
 
     place: Place
     topic_id: bytes
-    log: PartitionLog
+    log: EngineLog
     safe: dict[int, bytes] = field(default_factory=dict)  # batches below `safe_end`, as stored
     safe_end: int = 0
     tried: dict[int, bytes] = field(default_factory=dict)  # offset -> what was last appended there, unstamped
@@ -43,7 +43,7 @@ class History:
         return "compact" in self.log.config.cleanup_policy
 
 
-def batches(log: PartitionLog, offset: int, until_offset: int) -> Iterator[tuple[int, int, int, bytes]]:
+def batches(log: EngineLog, offset: int, until_offset: int) -> Iterator[tuple[int, int, int, bytes]]:
     """(base offset, next offset, leader epoch, bytes) of what a log holds."""
     while offset < until_offset:
         data = log.read(offset, until_offset=until_offset, max_bytes=_READ_BYTES, at_least_one=True)
@@ -78,7 +78,7 @@ class LogChecker(Checker):
 
     # -- what the broker does
 
-    def log_opened(self, log: PartitionLog) -> None:
+    def log_opened(self, log: EngineLog) -> None:
         key = (log.topic_id, log.partition)
         history = self.histories.get(key)
         if history is None:
@@ -93,7 +93,7 @@ class LogChecker(Checker):
         history.flush_failures = 0
         self._absorb(history)
 
-    def appending(self, log: PartitionLog, batch: bytes) -> None:
+    def appending(self, log: EngineLog, batch: bytes) -> None:
         history = self.histories[log.topic_id, log.partition]
         offset = log.log_end_offset
         for later in [each for each in history.tried if each > offset]:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
 
+from klamm.storage.durability import SyncTicket
 from klamm.storage.engines.postgresql.appending import Ends, append_chunks
-from klamm.storage.engines.postgresql.chunks import Chunk
+from klamm.storage.engines.postgresql.chunks import ChunkRow
 from klamm.storage.engines.postgresql.cluster import PostgresCluster
 from klamm.storage.engines.postgresql.connection import ConnectionLostError, Session, StoreUnavailableError
-from klamm.storage.engines.postgresql.rounds import PostgresRounds
-from klamm.storage.log import RestOfRound, SyncTicket
+from klamm.storage.engines.postgresql.rounds import PostgresRounds, RestOfRound
 from simulation.database import SimulatedConnection
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class SimulatedRounds(PostgresRounds):
             raise SessionTakenError
         return super().run(tickets)
 
-    def _attempt(self, chunks: Sequence[Chunk]) -> Ends | Exception:
+    def _attempt(self, chunks: Sequence[ChunkRow]) -> Ends | Exception:
         while True:
             try:
                 with self._session.use() as connection:

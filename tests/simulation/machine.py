@@ -8,7 +8,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol
 
-from klamm.broker.broker import Broker
+from klamm.broker.broker import BrokerNode
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.coordinators.host import CoordinatorHost
 from klamm.broker.coordinators.logs import PartitionCoordinatorLog
@@ -16,7 +16,7 @@ from klamm.broker.net.connection import Connection
 from klamm.broker.storage import Storage, segment_store
 from klamm.protocol.errors import NO_ERROR
 from klamm.storage.engines.simulated_disk import PowerLossError
-from klamm.storage.log import LogError, LogStore, PartitionLog
+from klamm.storage.log import EngineLog, LogError, LogStore
 from simulation.faults import Faults
 from simulation.hardware import Disk, DurableCluster, Moment, Threads
 from simulation.loops import Agenda, ProcessLoop, end
@@ -37,9 +37,9 @@ class CrashPoint(NamedTuple):
 class Witness(Protocol):
     """Who watches a machine from outside."""
 
-    def log_opened(self, log: PartitionLog) -> None: ...
-    def appending(self, log: PartitionLog, batch: bytes) -> None: ...
-    def appended(self, log: PartitionLog, batch: bytes, base_offset: int) -> None: ...
+    def log_opened(self, log: EngineLog) -> None: ...
+    def appending(self, log: EngineLog, batch: bytes) -> None: ...
+    def appended(self, log: EngineLog, batch: bytes, base_offset: int) -> None: ...
     def turned(self, *, disk_was_used: bool) -> None:
         """The broker had a turn."""
         ...
@@ -65,7 +65,7 @@ class Machine:
         self.disk.sync_directory("/")
         self.cluster = DurableCluster(self.disk, random)
         self.loop = ProcessLoop(agenda.clock)  # of no broker yet
-        self.broker: Broker | None = None
+        self.broker: BrokerNode | None = None
         self.incarnation = 0
         self.is_on = False
         self.is_serving = False
@@ -95,7 +95,7 @@ class Machine:
         try:
             logs = segment_store(self.config, FOLDER, self.cluster, self.disk, self._agenda.clock)
             self._watch(logs)
-            broker = Broker(
+            broker = BrokerNode(
                 self.config,
                 clock=self._agenda.clock,
                 random=self._random,
@@ -113,7 +113,7 @@ class Machine:
         self.is_serving = True
         self._witness.started()
 
-    def _appending(self, log: PartitionLog, batch: bytes) -> None:
+    def _appending(self, log: EngineLog, batch: bytes) -> None:
         self._witness.appending(log, batch)
         self.appends += 1
         if self.crash is not None and self.appends == self.crash.append:
@@ -123,7 +123,7 @@ class Machine:
         """Let the witness see every log, and everything that is about to be appended to one."""
         really_open = logs.open
 
-        def opened(*arguments: Any, **options: Any) -> PartitionLog:
+        def opened(*arguments: Any, **options: Any) -> EngineLog:
             log = really_open(*arguments, **options)
             really_append, really_append_own = log.append, log.append_own
 
@@ -196,7 +196,7 @@ class Machine:
 
     def accept(self) -> Connection:
         assert self.broker is not None
-        return self.broker.server.connection("PLAINTEXT")
+        return self.broker.server.plain_connection("PLAINTEXT")
 
     def _power_lost(self) -> None:
         """From this instant on nothing that the broker does has an effect."""

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 from klamm.broker.coordinators.host import Coordinator, CoordinatorHost
-from klamm.broker.net.context import ClientSoftware, ParkedResponse, RequestContext
+from klamm.broker.net.context import ClientSoftware, HeldResponse, RequestContext
 from klamm.clock import ManualClock
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.coordinator import GroupCoordinator
@@ -21,7 +21,8 @@ from klamm.coordinator.group.topics import TopicDirectory
 from klamm.coordinator.runtime.events import Event
 from klamm.coordinator.runtime.log import AppendRefusedError, LogUnavailableError
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import Shard, ShardHost
+from klamm.coordinator.runtime.shard import Shard
+from klamm.coordinator.runtime.shard_host import ShardHost
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import parse_header, stamp
@@ -208,7 +209,7 @@ class Process(CoordinatorHost[Hosted]):
     def tell(self, event: Event) -> None:
         """Nobody asks why here."""
 
-    def load(self, shard: Shard[Any, Any]) -> None:
+    def load(self, shard: Shard) -> None:
         delay_ms = self.random.choice(_LOAD_AFTER_MS)
         self.loop.call_later(delay_ms / 1000, super().load, shard)
 
@@ -287,8 +288,8 @@ class Node(Process[GroupCoordinator]):
         fresh_id = ""
         if exchange.api_key is ApiKey.JOIN_GROUP:
             fresh_id = str(UUID(int=self.random.getrandbits(128), version=4))
-        response = self.ask_parked(request, context, fresh_id)
-        if isinstance(response, ParkedResponse):
+        response = self.ask(request, context, fresh_id=fresh_id)
+        if isinstance(response, HeldResponse):
             response.listener = lambda: self._answer(exchange, response.response)
         else:
             self._answer(exchange, response)

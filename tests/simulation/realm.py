@@ -9,6 +9,7 @@ from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from klamm.assignors.base import PartitionView
 from klamm.clock import ManualClock
 from klamm.coordinator.group.machine import GroupMachine
 from klamm.coordinator.group.placement import OFFSETS_TOPIC
@@ -46,8 +47,16 @@ _HEALED_WITHIN_MS: Final = 120_000
 
 
 class _Topics:
+    version = 0
+
     def are_complete(self) -> bool:
         return True
+
+    def names(self) -> tuple[str, ...]:
+        return (TOPIC.name,)
+
+    def partition_views(self, name: str) -> tuple[PartitionView, ...]:
+        return ()
 
     def by_name(self, name: str) -> KnownTopic | None:
         return TOPIC if name == TOPIC.name else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.broker.storage import segment_store
 from klamm.storage.cluster import ConfigResourceType
-from klamm.storage.log import PartitionLog
+from klamm.storage.log import EngineLog
 from simulation.log_checker import batches
 from simulation.machine import FOLDER
 
@@ -25,7 +25,7 @@ _NEEDS_ALL: Final = (
 _STEPS_MS: Final = 250
 
 
-def answers(log: PartitionLog) -> Answers:
+def answers(log: EngineLog) -> Answers:
     """What a log says of itself, in all the ways that readers can ask."""
     found = list(batches(log, log.log_start_offset, log.log_end_offset))
     timestamps = [answer.timestamp_ms for answer in (log.offset_for_max_timestamp(),) if answer.offset >= 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from simulation.admins import Bookkeeper, Janitor, create_topics
+from simulation.consumer_members import ConsumerMember
 from simulation.consumers import Consumer
 from simulation.faults import Faults
 from simulation.members import Member
@@ -86,4 +87,28 @@ def settle_transactions(world: World) -> None:
         Clerk(world, "lena", "clerks", ("jobs",)),
         Consumer(world, "mona", (*BANK, *INPUTS, *OUTPUTS), READ_COMMITTED),
         Consumer(world, "nils", (*OUTPUTS, *BANK)),
+    )
+
+
+CONSUMER_FAULTS: Final = Faults(
+    drop=0.01, crash=0.0007, torn_write=0.0007, io_error=0.0007, slow_flush=0.01, stop=0.01, move=0.05
+)
+CONSUMED_TOPICS: Final[dict[str, tuple[int, dict[str, str]]]] = {"orders": (4, {}), "gossip": (2, {})}
+
+
+def settle_consumers(world: World) -> None:
+    """Let those move in whom the coordinator assigns partitions."""
+    world.do(create_topics(world, CONSUMED_TOPICS))
+    both, one = ("orders", "gossip"), ("orders",)
+    world.add(
+        IdempotentProducer(world, "anna", (*ORDERS, ("orders", 3), *GOSSIP)),
+        ConsumerMember(world, "bert", "movers", both),
+        ConsumerMember(world, "cleo", "movers", both),
+        ConsumerMember(world, "dora", "movers", one),
+        ConsumerMember(world, "emil", "movers", both, regex="ord.*|go(ss)?ip"),
+        ConsumerMember(world, "fred", "stayers", one, instance_id="fred"),
+        ConsumerMember(world, "gina", "stayers", one, instance_id="gina"),
+        ConsumerMember(world, "hugo", "stayers", one),
+        Member(world, "ilse", "classics", one),
+        Member(world, "jens", "classics", one),
     )

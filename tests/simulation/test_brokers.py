@@ -9,7 +9,7 @@ import pytest
 
 from klamm.broker.cluster.following import ClusterFollower
 from klamm.broker.cluster.topic_names import OFFSETS_TOPIC
-from klamm.broker.coordinators.remote import RemoteTransactions
+from klamm.broker.coordinators.transactions import Transactions
 from klamm.broker.partitions.markers import TransactionMarker
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.types import TopicPartition
@@ -81,37 +81,37 @@ def test_a_broker_that_keeps_a_partition_it_has_lost_is_found_out(monkeypatch: p
 def test_a_transaction_that_is_committed_in_one_partition_only_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    write = RemoteTransactions.write
+    write = Transactions.write
 
     def abort_in_the_first(
-        self: RemoteTransactions,
+        self: Transactions,
         marker: TransactionMarker,
         partitions: Sequence[TopicPartition],
-        after: Partition | None = None,
+        after: Partition | None,
     ) -> Any:
         first, others = partitions[:1], partitions[1:]
         aborted = aborting(marker)
         return write(self, aborted, first, after) + write(self, marker, others, after)
 
-    monkeypatch.setattr(RemoteTransactions, "write", abort_in_the_first)
+    monkeypatch.setattr(Transactions, "write", abort_in_the_first)
     assert "was to be True" in first_complaint()
 
 
 def test_an_offset_that_is_not_committed_with_its_transaction_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    write = RemoteTransactions.write
+    write = Transactions.write
 
     def abort_offsets(
-        self: RemoteTransactions,
+        self: Transactions,
         marker: TransactionMarker,
         partitions: Sequence[TopicPartition],
-        after: Partition | None = None,
+        after: Partition | None,
     ) -> Any:
         offsets = [each for each in partitions if each.topic == OFFSETS_TOPIC]
         others = [each for each in partitions if each.topic != OFFSETS_TOPIC]
         aborted = aborting(marker)
         return write(self, aborted, offsets, after) + write(self, marker, others, after)
 
-    monkeypatch.setattr(RemoteTransactions, "write", abort_offsets)
+    monkeypatch.setattr(Transactions, "write", abort_offsets)
     assert "was to be at" in first_complaint()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
-from klamm.coordinator.runtime.placement import partition_for
 from klamm.coordinator.runtime.shard import Shard, ShardStatus
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.placement import partition_for
 from simulation.admins import committed
 from simulation.clients import Client
 from simulation.nodes import LogAt, Node
@@ -113,13 +113,13 @@ def test_flushes_fail_while_shards_are_loading() -> None:
 def test_a_shard_that_is_active_before_its_data_is_durable_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def load_everything(self: Shard[Any, Any], max_bytes: int) -> bool:
+    def load_everything(self: Shard, max_bytes: int) -> bool:
         log = cast(LogAt, self._log)
         self._has_tail_to_cut = False
         for batch in log._shared.batches:
             self.machine.load(batch)
         self._end_offset = log.end_offset
-        self._look_what_is_durable()
+        self._read_durable_offset()
         return True
 
     monkeypatch.setattr(Shard, "_load_part", load_everything)

@@ -53,7 +53,6 @@ def first_complaint(faults: Faults = TRANSACTION_FAULTS) -> str:
     return ""
 
 
-@pytest.mark.plain
 def test_a_broker_that_does_not_list_aborted_transactions_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -61,7 +60,6 @@ def test_a_broker_that_does_not_list_aborted_transactions_is_found_out(
     assert "a reader is told True" in first_complaint(NO_FAULTS)
 
 
-@pytest.mark.plain
 def test_a_broker_that_shows_open_transactions_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SegmentLog, "last_stable_offset", property(lambda self: self.high_watermark))
     assert "the last stable offset is" in first_complaint(NO_FAULTS)
@@ -91,7 +89,6 @@ def test_offsets_that_move_with_an_aborted_transaction_are_found_out(monkeypatch
     assert "is said to stand at" in first_complaint(NO_FAULTS)
 
 
-@pytest.mark.plain
 def test_partitions_that_do_not_verify_transactions_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def trust(*_: Any, **__: Any) -> bool:
         return True
@@ -108,7 +105,6 @@ def test_a_coordinator_that_forgets_prepared_transactions_is_found_out(
     assert "did not come to rest" in first_complaint()
 
 
-@pytest.mark.plain
 def test_partitions_that_accept_late_markers_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProducerState, "check_marker", lambda *_, **__: None)
     assert "seed" in first_complaint(Faults(marker=0.5))

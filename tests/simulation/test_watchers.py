@@ -45,13 +45,11 @@ def test_a_disk_that_lies_about_flushes_is_found_out(monkeypatch: pytest.MonkeyP
     assert "was safe up to" in complaint or "invalid meta.properties" in complaint
 
 
-@pytest.mark.plain
 def test_a_broker_that_forgets_sequences_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProducerState, "check", lambda self, header, origin, guard=None: None)
     assert "is next" in first_complaint()
 
 
-@pytest.mark.plain
 def test_a_coordinator_that_answers_before_the_disk_does_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from klamm.coordinator.transaction.coordinator import TRANSACTIONS_TOPIC
 from klamm.coordinator.transaction.records import decode_record
@@ -17,7 +17,7 @@ from klamm.protocol.types import TopicPartition
 from klamm.records.batch import BatchHeader, iter_headers, parse_header
 from klamm.records.committed import CommittedFilter
 from klamm.records.record import decode_records
-from klamm.storage.log import PartitionLog
+from klamm.storage.log import EngineLog, PartitionLog
 from simulation.checkers import Checker, Place
 from simulation.network import Exchange
 from simulation.transaction_ledger import Source, TransactionLedger, Visible
@@ -63,7 +63,7 @@ class TransactionChecker(Checker):
 
     # -- the logs
 
-    def became_safe(self, log: PartitionLog, header: BatchHeader, batch: bytes) -> None:
+    def became_safe(self, log: EngineLog, header: BatchHeader, batch: bytes) -> None:
         if log.topic == TRANSACTIONS_TOPIC:
             for stored in stored_in(batch):
                 self._follow(stored)
@@ -116,7 +116,7 @@ class TransactionChecker(Checker):
         if owner != transactional_id:
             self.world.broken(f"producer id {producer_id} is {owner!r}'s and {transactional_id!r}'s")
 
-    def appended(self, log: PartitionLog, batch: bytes, base_offset: int) -> None:
+    def appended(self, log: EngineLog, batch: bytes, base_offset: int) -> None:
         if log.topic == TRANSACTIONS_TOPIC:
             for stored in stored_in(batch):
                 self._appended[stored.transactional_id] = stored
@@ -151,7 +151,7 @@ class TransactionChecker(Checker):
         partition = self.world.partition(place)
         return None if partition is None else self.model(partition.topic_id, partition.partition, place[0])
 
-    def _check_added(self, log: PartitionLog, header: BatchHeader) -> None:
+    def _check_added(self, log: EngineLog, header: BatchHeader) -> None:
         """A transactional batch is for a partition that the coordinator has in the open transaction."""
         self.world.logs.look_again(*self._states())
         stored = self._appended.get(self._ids.get(header.producer_id, ""))
@@ -170,7 +170,7 @@ class TransactionChecker(Checker):
             if partition.error_code is not ErrorCode.none:
                 continue
             log, key = partition.log, (partition.topic_id, partition.partition)
-            stable, first_open = log.last_stable_offset, self.model(*key, log.topic).first_open_offset
+            stable, first_open = log.last_stable_offset, self.model(*key, partition.topic).first_open_offset
             expected = log.high_watermark
             if first_open is not None:
                 expected = min(expected, max(first_open, log.log_start_offset))
@@ -271,15 +271,15 @@ class TransactionChecker(Checker):
         for complaint in self.ledger.complaints(found, inputs):
             self.world.broken(complaint)
 
-    def _served(self) -> Iterator[tuple[Place, PartitionLog, PartitionModel]]:
+    def _served(self) -> Iterator[tuple[Place, EngineLog, PartitionModel]]:
         broker = self.world.machine.broker
         assert broker is not None
         for partition in broker.services.partitions:
             if not partition.topic.startswith("__"):
                 model = self.model(partition.topic_id, partition.partition, partition.topic)
-                yield (partition.topic, partition.partition), partition.log, model
+                yield (partition.topic, partition.partition), cast(EngineLog, partition.log), model
 
-    def _check_index(self, log: PartitionLog, model: PartitionModel) -> None:
+    def _check_index(self, log: EngineLog, model: PartitionModel) -> None:
         """Every abort is in the index, and nothing else."""
         start = log.log_start_offset
         indexed = {(each.producer_id, each.first_offset) for each in log.aborted_transactions(start, 1 << 62)}

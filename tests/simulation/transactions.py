@@ -16,9 +16,8 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
-from klamm.broker.net.context import ClientSoftware, ParkedResponse, RequestContext
+from klamm.broker.net.context import ClientSoftware, HeldResponse, RequestContext
 from klamm.clock import ManualClock
-from klamm.coordinator.runtime.placement import partition_for
 from klamm.coordinator.runtime.shard import Shard
 from klamm.coordinator.transaction.actions import AllocateProducerId, WriteMarkers
 from klamm.coordinator.transaction.config import TransactionConfig
@@ -31,6 +30,7 @@ from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from klamm.protocol.messages.end_txn import EndTxnRequest
 from klamm.protocol.messages.init_producer_id import InitProducerIdRequest
+from klamm.protocol.placement import partition_for
 from klamm.protocol.types import TopicPartition
 from simulation.loops import Agenda, ProcessLoop, end
 from simulation.nodes import Process, SharedLog
@@ -146,9 +146,9 @@ class TransactionNode(Process[TransactionCoordinator]):
         )
         self._world = realm
         # By the shard that ordered them and the offset after its Prepare record.
-        self._under_way: dict[tuple[Shard[Any, Any], int], set[TopicPartition]] = {}
+        self._under_way: dict[tuple[Shard, int], set[TopicPartition]] = {}
 
-    def act(self, shard: Shard[Any, Any], action: object) -> None:
+    def act(self, shard: Shard, action: object) -> None:
         delay_s = self.random.choice((0, 1, 20, 200)) / 1000
         match action:
             case AllocateProducerId(transactional_id):
@@ -162,7 +162,7 @@ class TransactionNode(Process[TransactionCoordinator]):
             case _:
                 raise AssertionError(action)
 
-    def _begin(self, shard: Shard[Any, Any], order: WriteMarkers, delay_s: float) -> None:
+    def _begin(self, shard: Shard, order: WriteMarkers, delay_s: float) -> None:
         """A shard that was loaded again orders all markers anew; those under way are not begun twice.
 
         With version 1 the first of two could end the next transaction. The broker writes markers at once.
@@ -173,13 +173,11 @@ class TransactionNode(Process[TransactionCoordinator]):
             under_way |= order.partitions
             self.loop.call_later(delay_s, self._mark, shard, order, shard.epoch)
 
-    def _report(
-        self, shard: Shard[Any, Any], order: WriteMarkers, results: dict[TopicPartition, ErrorCode]
-    ) -> None:
+    def _report(self, shard: Shard, order: WriteMarkers, results: dict[TopicPartition, ErrorCode]) -> None:
         self._under_way[shard, order.prepared_until] -= order.partitions
         self.signal(shard, MarkersWritten(order, results))
 
-    def _mark(self, shard: Shard[Any, Any], order: WriteMarkers, coordinator_epoch: int) -> None:
+    def _mark(self, shard: Shard, order: WriteMarkers, coordinator_epoch: int) -> None:
         """Each partition is led by somebody else: of each marker something else becomes."""
         results: dict[TopicPartition, ErrorCode] = {}
         for place in order.partitions:
@@ -417,8 +415,8 @@ class TransactionRealm:
         if self.random.random() < self.drop:
             raise LostError
         context = RequestContext(transactional_id, "/10.0.0.1", "PLAINTEXT", ClientSoftware())
-        response = self.nodes[broker_id].ask_parked(request, context)
-        if isinstance(response, ParkedResponse):
+        response = self.nodes[broker_id].ask(request, context)
+        if isinstance(response, HeldResponse):
             answered = self.loop.create_future()
             response.listener = lambda: None if answered.done() else answered.set_result(response.response)
             try:

@@ -10,7 +10,7 @@ from klamm.coordinator.group.remembered import OffsetCommitted
 from klamm.records.batch import BatchHeader, parse_header
 from klamm.records.markers import decode_marker
 from klamm.records.record import decode_records
-from klamm.storage.log import PartitionLog
+from klamm.storage.log import EngineLog
 from simulation.checkers import Checker, Place
 from simulation.offset_checker import OffsetChecker
 from simulation.registers import Value, Write
@@ -30,7 +30,7 @@ class TxnOffsetChecker(Checker):
         self._pending: dict[tuple[int, int], Pending] = {}  # by partition and producer id
         self._begun: dict[tuple[int, int], list[tuple[str, Place, Write]]] = {}  # by partition and offset
 
-    def log_opened(self, log: PartitionLog) -> None:
+    def log_opened(self, log: EngineLog) -> None:
         if log.topic == OFFSETS_TOPIC:
             for partition, offset in list(self._begun):
                 if partition == log.partition and offset >= log.log_end_offset:
@@ -42,7 +42,7 @@ class TxnOffsetChecker(Checker):
             if not write.is_certain:
                 self._offsets.register(group, place).refused(write)
 
-    def appended(self, log: PartitionLog, batch: bytes, base_offset: int) -> None:
+    def appended(self, log: EngineLog, batch: bytes, base_offset: int) -> None:
         if log.topic != OFFSETS_TOPIC:
             return
         self._cut_off(log.partition, base_offset)
@@ -56,7 +56,7 @@ class TxnOffsetChecker(Checker):
                 for (group, place), value in pending.items()
             ]
 
-    def became_safe(self, log: PartitionLog, header: BatchHeader, batch: bytes) -> None:
+    def became_safe(self, log: EngineLog, header: BatchHeader, batch: bytes) -> None:
         if log.topic != OFFSETS_TOPIC or not header.is_transactional:
             return
         key = (log.partition, header.producer_id)

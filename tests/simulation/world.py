@@ -16,11 +16,12 @@ from klamm.clock import ManualClock
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import BatchHeader
 from klamm.storage.engines.simulated_disk import PowerLossError
-from klamm.storage.log import LogError, PartitionLog
+from klamm.storage.log import EngineLog, LogError
 from simulation.admins import inspect
 from simulation.brief import brief
 from simulation.checkers import Checker, Ledger, WireChecker
 from simulation.clients import Client
+from simulation.consumer_group_checker import ConsumerGroupChecker
 from simulation.faults import NO_FAULTS, Faults
 from simulation.group_checker import GroupChecker
 from simulation.log_checker import LogChecker
@@ -83,12 +84,14 @@ class World:
         self.logs = LogChecker(self)
         self.offsets = OffsetChecker(self)
         self.groups = GroupChecker(self, self.offsets)
+        self.consumer_groups = ConsumerGroupChecker(self, self.groups)
         self.transactions = TransactionChecker(self)
         self.checkers: list[Checker] = [
             self.wire,
             self.logs,  # first of those that look into logs: it tells the others what is safe
             self.offsets,
             self.groups,
+            self.consumer_groups,
             self.transactions,
             TxnOffsetChecker(self, self.offsets),
         ]
@@ -282,20 +285,20 @@ class World:
         for checker in self.checkers:
             checker.ended(exchange)
 
-    def log_opened(self, log: PartitionLog) -> None:
+    def log_opened(self, log: EngineLog) -> None:
         self.note("opened", f"{log.topic}-{log.partition}", log.log_start_offset, log.log_end_offset)
         for checker in self.checkers:
             checker.log_opened(log)
 
-    def appending(self, log: PartitionLog, batch: bytes) -> None:
+    def appending(self, log: EngineLog, batch: bytes) -> None:
         for checker in self.checkers:
             checker.appending(log, batch)
 
-    def appended(self, log: PartitionLog, batch: bytes, base_offset: int) -> None:
+    def appended(self, log: EngineLog, batch: bytes, base_offset: int) -> None:
         for checker in self.checkers:
             checker.appended(log, batch, base_offset)
 
-    def became_safe(self, log: PartitionLog, header: BatchHeader, batch: bytes) -> None:
+    def became_safe(self, log: EngineLog, header: BatchHeader, batch: bytes) -> None:
         for checker in self.checkers:
             checker.became_safe(log, header, batch)
 
@@ -304,6 +307,7 @@ class World:
             self.logs.turned()
             self.transactions.turned()
         self.groups.turned()
+        self.consumer_groups.turned()
 
     def started(self) -> None:
         self.note("the broker serves")

@@ -32,6 +32,12 @@ def connector_jars() -> list[Path]:
     return sorted((cache_dir() / f"spark-kafka-{CONNECTOR}" / "libs").glob("*.jar"))
 
 
+def avro_jars() -> list[Path]:
+    """Spark's own Avro package, fetched once."""
+    subprocess.run([ROOT / "tools" / "fetch_spark_avro.sh", str(cache_dir())], check=True)
+    return sorted((cache_dir() / "spark-avro-4.1.1" / "libs").glob("*.jar"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def worker_path() -> None:
     """Workers import the probe from here. Their path is that of the JVM, whichever test starts it."""
@@ -48,7 +54,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         quick=True,
         log_level="OFF",
         conf={
-            "spark.jars": ",".join(map(str, connector_jars())),
+            "spark.jars": ",".join(map(str, [*connector_jars(), *avro_jars()])),
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         },

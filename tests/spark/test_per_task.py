@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -234,7 +233,7 @@ def test_a_decision_that_cannot_be_read_stops_the_query(slot_world: World) -> No
     group = sink_group(world.transactional_id)
     world.cluster.until_stable(TOPIC)
     found = world.cluster.admin.list_group_offsets(group)[CARRIER]
-    marker = replace(found, offset=found.offset + 1)  # what follows the record of a decision
+    marker = found._replace(offset=found.offset + 1)  # what follows the record of a decision
     world.cluster.admin.alter_group_offsets(group, {CARRIER: marker}).unwrap()
     with pytest.raises(KlammError, match=f"offset {marker.offset} of {TOPIC}, cannot be read"):
         Driver(world).plan()

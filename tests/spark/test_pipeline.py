@@ -6,7 +6,7 @@ import json
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pyspark.errors import PySparkException
@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from interop.kafka_tools import run_kafka_tool
 from interop.processes import ROOT
+from klamm import Consumer
 from klamm.protocol.types import TopicPartition
 from spark.clusters import Cluster
 
@@ -154,6 +155,44 @@ def test_a_query_that_lost_its_checkpoint_goes_on_where_its_group_stands(
         cluster.fill(origin, [b"%d" % number])
         copy_now(stream(spark, cluster, origin, **options), cluster, target, str(tmp_path / checkpoint))
     assert values(spark, cluster, target) == ["0", "1"]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_stream_takes_over_from_consumers_of_either_protocol_and_they_from_it(
+    spark: SparkSession,
+    cluster: Cluster,
+    names: Iterator[str],
+    checkpoint: str,
+    protocol: Literal["classic", "consumer"],
+) -> None:
+    origin, target = cluster.create(next(names)), cluster.create(next(names))
+    group, place = f"{origin}-group", TopicPartition(origin, 0)
+
+    def consume() -> list[bytes]:
+        """All that is new to the group, as a member of it."""
+        with Consumer(
+            origin,
+            bootstrap_servers=cluster.bootstrap,
+            group_id=group,
+            group_protocol=protocol,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer:
+            found: list[bytes] = []
+            while consumer.end_offsets([place])[place] > (consumer.position(place) if found else 0):
+                found += [record.value or b"" for record in consumer.poll(1)]
+            consumer.commit()
+        return found
+
+    cluster.fill(origin, [b"1", b"2"])
+    assert consume() == [b"1", b"2"]
+    cluster.fill(origin, [b"3"])
+    options = {"kafka.group.id": group, "commitOffsets": "progress", "startingOffsets": "group"}
+    copy_now(stream(spark, cluster, origin, **options), cluster, target, checkpoint)
+    assert values(spark, cluster, target) == ["3"]
+    assert cluster.committed(group)[place].offset == 3
+    cluster.fill(origin, [b"4"])
+    assert consume() == [b"4"]
 
 
 def test_a_running_query_reads_what_comes(

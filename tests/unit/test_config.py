@@ -114,6 +114,12 @@ def test_an_unknown_name_is_answered_with_the_nearest_known_one() -> None:
         DEFINITION.parse({"quux": "1"})
 
 
+@pytest.mark.parametrize("name", ["zookeeper.connect", "inter.broker.protocol.version"])
+def test_a_setting_that_is_gone_is_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"(there is no ZooKeeper|current format).*remove this line"):
+        DEFINITION.parse({name: "1"})
+
+
 def test_names_of_an_ignored_family_are_taken_and_forgotten() -> None:
     values = DEFINITION.parse({"controller.quorum.voters": "1@localhost:9093"})
     assert "controller.quorum.voters" not in values

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from klamm.aio.access_admin import AccessAdmin
 from klamm.client.admin.admin_operations import AdminOperations
 from klamm.client.admin.arguments import (
     ByPartition,
@@ -42,17 +43,17 @@ from klamm.client.admin.model import (
     TransactionDescription,
 )
 from klamm.client.admin.results import Results
-from klamm.clock import Clock
 from klamm.protocol.types import TopicPartition
 
+if TYPE_CHECKING:
+    from klamm.client.setting_types import AdminKeywords
 
-class Admin:
+
+class Admin(AccessAdmin):
     """As `klamm.Admin`, with `await` and `async with`."""
 
-    def __init__(
-        self, config: Mapping[str, Any] | None = None, *, clock: Clock | None = None, **settings: Any
-    ) -> None:
-        self._operations = AdminOperations(config, settings, clock=clock)
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[AdminKeywords]) -> None:
+        self._operations = AdminOperations(config, settings)
 
     if not TYPE_CHECKING:
 
@@ -69,7 +70,8 @@ class Admin:
 
     async def close(self) -> None:
         """Close the connections; safe to call twice."""
-        await asyncio.to_thread(self._operations.close)
+        if not self._operations.is_inherited:  # else the connections are those of the parent process
+            await asyncio.to_thread(self._operations.close)
 
     async def create_topics(
         self,
@@ -361,6 +363,17 @@ class Admin:
         """Groups with their members, subscriptions and assignments."""
         return await asyncio.wrap_future(
             self._operations.describe_groups(group_ids, raise_errors=raise_errors, timeout=timeout)
+        )
+
+    async def inspect_groups(
+        self, group_ids: str | Iterable[str], *, raise_errors: bool = True, timeout: float | None = None
+    ) -> Results[str, dict[str, Any]]:
+        """What klamm's coordinators know of living groups: who is waited for, votes, time-outs, offsets.
+
+        Other brokers do not have it: UnsupportedVersionError.
+        """
+        return await asyncio.wrap_future(
+            self._operations.inspect_groups(group_ids, raise_errors=raise_errors, timeout=timeout)
         )
 
     async def delete_groups(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
-from klamm.client.assignors.base import GroupMetadata
+from klamm.assignors.base import GroupMetadata
+from klamm.client.committed import Committed
+from klamm.client.config import with_given
 from klamm.client.consumer import arguments, report
 from klamm.client.consumer.construction import chosen_listener, client_thread, several, split_arguments
 from klamm.client.consumer.consumer import numbers
@@ -19,20 +21,21 @@ from klamm.client.consumer.group.listener import AnyCallback, RebalanceListener
 from klamm.client.consumer.group.rebalance_log import Rebalance
 from klamm.client.consumer.offsets.commits import Callback
 from klamm.client.consumer.offsets.lookup import FoundOffset
-from klamm.client.consumer.offsets.positions import Committed
 from klamm.client.consumer.polling.hosts import ThreadHost, run_blocking
 from klamm.client.consumer.polling.loop_host import LoopSignal, TaskClaim
-from klamm.client.consumer.records import ConsumerRecord, K, Records, V
+from klamm.client.consumer.records import ConsumerRecord, Records
 from klamm.client.consumer.settings import parse
 from klamm.client.interceptors import passed
-from klamm.client.serializers import Serde
-from klamm.clock import Clock
+from klamm.client.key_value_types import Deserializing, Key, SettingsOf, Value
 from klamm.errors import ConsumerStoppedError, IllegalStateError
 from klamm.net.cluster import TopicInfo
 from klamm.protocol.types import TopicPartition
 
+if TYPE_CHECKING:
+    from klamm.client.setting_types import ConsumerKeywords
 
-class Consumer(Generic[K, V]):
+
+class Consumer(Generic[Key, Value]):
     """As `klamm.Consumer`, with `await`, `async with` and `async for`.
 
     A thread of its own sends heartbeats: a loop that is blocked for a while loses no membership. Rebalance
@@ -41,25 +44,19 @@ class Consumer(Generic[K, V]):
 
     def __init__(
         self,
-        *topics: str | Mapping[str, Any],
-        config: Mapping[str, Any] | None = None,
-        clock: Clock | None = None,
-        random: Random | None = None,
-        key_deserializer: Callable[[Any], K] | Serde | str | None = None,
-        value_deserializer: Callable[[Any], V] | Serde | str | None = None,
-        **settings: Any,
+        *topics: str | SettingsOf[Key, Value],
+        key_deserializer: Deserializing[Key] | None = None,
+        value_deserializer: Deserializing[Value] | None = None,
+        **settings: Unpack[ConsumerKeywords],
     ) -> None:
-        names, config = split_arguments(topics, config)
-        for name, given in (
-            ("key_deserializer", key_deserializer),
-            ("value_deserializer", value_deserializer),
-        ):
-            if given is not None:
-                settings[name] = given
-        parsed, checked = parse(config, settings, next(numbers))
-        clock = clock or parsed.clock()
-        host = ThreadHost(client_thread(parsed, checked, clock, random or Random()), LoopSignal(clock))
+        given = with_given(settings, key_deserializer=key_deserializer, value_deserializer=value_deserializer)
+        names, config = split_arguments(topics)
+        parsed, checked = parse(config, given, next(numbers))
+        clock = parsed.clock()
+        thread = client_thread(parsed, checked, clock, Random())
+        host = ThreadHost(thread, LoopSignal(clock))
         self._begin(ConsumerOperations(host, checked))
+        thread.reactor.on_fork = self._inbox.interrupt
         host.start()
         try:
             if names:
@@ -92,6 +89,7 @@ class Consumer(Generic[K, V]):
     def _enter(self) -> None:
         if self._operations.is_closed:
             raise IllegalStateError("this consumer is closed")
+        self._operations.host.check()
         self._claim.check_loop()
         if self._handout.give_back():
             self._inbox.needs_attention = True
@@ -115,6 +113,7 @@ class Consumer(Generic[K, V]):
 
     def subscription(self) -> set[str]:
         """The topics subscribed to, or matched by the pattern so far."""
+        self._operations.host.check()
         return set(self._operations.state.topics)
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -134,6 +133,7 @@ class Consumer(Generic[K, V]):
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that this consumer has now."""
+        self._operations.host.check()
         return set(self._operations.state.partitions)
 
     async def unsubscribe(self) -> None:
@@ -149,6 +149,7 @@ class Consumer(Generic[K, V]):
 
     def group_metadata(self) -> GroupMetadata:
         """The consumer's identity in its group, for `send_offsets_to_transaction`."""
+        self._operations.host.check()
         return self._operations.group_metadata()
 
     # --- records ----------------------------------------------------------------------------------------
@@ -164,7 +165,7 @@ class Consumer(Generic[K, V]):
         *,
         max_records: int | None = None,
         timeout_ms: float | None = None,
-    ) -> Records[K, V]:
+    ) -> Records[Key, Value]:
         """Records, as soon as there are any; none after `timeout` seconds (None: wait for ever)."""
         if timeout_ms is not None:
             raise poll_in_ms(timeout_ms)
@@ -181,7 +182,7 @@ class Consumer(Generic[K, V]):
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[Key, Value]]]:
         """Records by partition; of these partitions alone, if any are named."""
         with self._claim:
             self._enter()
@@ -195,7 +196,7 @@ class Consumer(Generic[K, V]):
                 self._operations.set_paused(still, is_paused=False)
             return records.by_partition()
 
-    async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord[Key, Value]]:
         """Records, one after the other, until none came for `consumer.timeout.ms` (default: for ever).
 
         Positions move with each. Ends when another task closes the consumer.
@@ -218,7 +219,7 @@ class Consumer(Generic[K, V]):
                 return
             handout.start(records)
 
-    async def _next_records(self) -> Records[K, V] | None:
+    async def _next_records(self) -> Records[Key, Value] | None:
         """What to iterate over next; None when `consumer.timeout.ms` have passed without a record."""
         limit_ms = self._operations.settings.iteration_timeout_ms
         if limit_ms < 0:
@@ -230,7 +231,7 @@ class Consumer(Generic[K, V]):
                 return None
         return records
 
-    async def getone(self, timeout: float | None = None) -> ConsumerRecord[K, V] | None:
+    async def getone(self, timeout: float | None = None) -> ConsumerRecord[Key, Value] | None:
         """The next record; None when the time is up."""
         handout = self._handout
         with self._claim:
@@ -250,6 +251,7 @@ class Consumer(Generic[K, V]):
 
     def keepalive(self) -> bool:
         """Extend `max.poll.interval.ms` during long work, as a poll does; whether this is still a member."""
+        self._operations.host.check()
         engine = self._operations.engine
         engine.last_poll_ms = self._operations.host.clock.now_ms()
         return not engine.state.is_auto or engine.membership.generation.is_valid
@@ -337,10 +339,12 @@ class Consumer(Generic[K, V]):
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
+        self._operations.host.check()
         return self._operations.paused()
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Records between the position and the end offset of the last fetch; None before the first."""
+        self._operations.host.check()
         return self._operations.lag(partition)
 
     # --- lookups ----------------------------------------------------------------------------------------
@@ -384,12 +388,12 @@ class Consumer(Generic[K, V]):
 
     # --- how it is, and the end -------------------------------------------------------------------------
 
-    def health(self) -> report.Health:
+    def health(self) -> report.ConsumerHealth:
         """Whether all is well, and what is not."""
         return report.health(self._operations)
 
-    def metrics(self) -> dict[str, int]:
-        """Counters and lag."""
+    def metrics(self) -> report.ConsumerMetrics:
+        """Counters, and the lag, which is None while that of a partition is not known."""
         return report.metrics(self._operations)
 
     def rebalances(self) -> list[Rebalance]:
@@ -399,12 +403,15 @@ class Consumer(Generic[K, V]):
     async def start(self) -> None:
         """Nothing is left to do; other clients have such a call."""
 
-    async def close(self, timeout: float | None = 30.0) -> None:
+    async def close(self, timeout: float | None = 30.0, leave: bool | None = None) -> None:
         """Commit if that is automatic, leave the group and stop; safe to call twice.
 
-        The listener's `on_revoked` may commit; that counts toward `timeout`. A task that is reading meanwhile
-        gets ConsumerStoppedError; its `async for` ends.
+        The listener's `on_revoked` may commit; that counts toward `timeout`. A static member keeps its
+        partitions for its next process; `leave` says whether the group is left, in place of that rule. A task
+        that is reading meanwhile gets ConsumerStoppedError; its `async for` ends.
         """
+        if self._operations.is_inherited:
+            return  # membership and connections are those of the parent process
         self._claim.check_loop()
         self._poller.stop_reading()
         await self._claim.until_free()
@@ -413,7 +420,7 @@ class Consumer(Generic[K, V]):
                 return
             self._handout.give_back()
             try:
-                await self._operations.close(timeout)
+                await self._operations.close(timeout, leave)
             finally:
                 await asyncio.to_thread(self._operations.host.stop)
 

@@ -31,22 +31,19 @@ class Sending(asyncio.Future[RecordMetadata], Coroutine[Any, Any, RecordMetadata
         elif metadata is not None:
             self.set_result(metadata)
 
-    def follow_task(self, task: asyncio.Task[RecordMetadata]) -> None:
-        """Have the outcome of a task; cancelled with each other."""
+    def follow_send(self, task: asyncio.Task[Delivery]) -> None:
+        """Have the outcome of what a task sends; cancelled with each other."""
         self._task = task
-        task.add_done_callback(self._settle_as)
+        task.add_done_callback(self._sent)
         self.add_done_callback(self._cancel_task)
 
-    def _settle_as(self, task: asyncio.Task[RecordMetadata]) -> None:
-        if self.done():
-            if not task.cancelled():
-                task.exception()  # nobody waits for it any more
-        elif task.cancelled():
+    def _sent(self, task: asyncio.Task[Delivery]) -> None:
+        if task.cancelled():
             self.cancel()
-        elif (error := task.exception()) is not None:
+        elif (error := task.exception()) is None:
+            self.follow(task.result())
+        elif not self.done():  # else nobody waits for it any more
             self.set_exception(error)
-        else:
-            self.set_result(task.result())
 
     def _cancel_task(self, _settled: asyncio.Future[RecordMetadata]) -> None:
         self._task.cancel()  # of a task that has ended this does nothing

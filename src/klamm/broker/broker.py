@@ -13,40 +13,43 @@ from typing import TYPE_CHECKING, Final
 from klamm.broker.cluster.features import finalize_defaults
 from klamm.broker.cluster.following import ClusterFollower, topic_config
 from klamm.broker.cluster.image import ClusterImage
+from klamm.broker.cluster.internal_topics import BY_TOPIC
 from klamm.broker.cluster.leader_events import LeaderEvents
 from klamm.broker.cluster.peers import Peers
 from klamm.broker.cluster.producer_ids import ProducerIds
 from klamm.broker.cluster.spreading import spread
-from klamm.broker.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from klamm.broker.cluster.topics import TopicManager
 from klamm.broker.net.connection import Connection
 from klamm.broker.net.outgoing import LoopTransport
 from klamm.broker.net.server import BoundListener, MakeConnection, Server, StartError, bind
 from klamm.broker.partitions.deadlines import Deadlines
 from klamm.broker.partitions.fetch_sessions import FetchSessions
-from klamm.broker.partitions.flusher import LANES, Flusher
+from klamm.broker.partitions.flusher import Flusher
 from klamm.broker.partitions.loading import when_loaded
 from klamm.broker.partitions.markers import MarkerWriter
 from klamm.broker.partitions.registry import Partition, PartitionRegistry
 from klamm.broker.partitions.validation import Validation
+from klamm.broker.quotas.connection_rates import ConnectionRates
+from klamm.broker.quotas.manager import QuotaManager
 from klamm.broker.routes import RouteTable, routes_for
-from klamm.broker.security.permissions import AllowAll
+from klamm.broker.security.peer_security import peer_security, renew_peer_security
+from klamm.broker.security.permissions import AllowAll, Authorizer
 from klamm.broker.services import Arguments, Result, RunBlocking, Services, load_coordinators
+from klamm.broker.storage import Storage, hint_at_full_disk
 from klamm.broker.upkeep.periodic import SWEEP_MS, Chores, Every
 from klamm.clock import Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import ZERO_ID
 from klamm.storage.cluster import BrokerRegistration, ClusterStoreError
+from klamm.storage.durability import LANES, Background
 from klamm.storage.log import LogError
 
 if TYPE_CHECKING:
     from klamm.broker.cluster.lease import Lease
-    from klamm.broker.cluster.membership import Membership
+    from klamm.broker.cluster.membership import BrokerMembership
     from klamm.broker.config.broker_config import BrokerConfig
     from klamm.broker.metrics.metrics import Metrics
-    from klamm.broker.storage import Storage
     from klamm.net.network import Transport
-    from klamm.storage.engines.segments.kernel_sync import KernelSync
 
 REDIRECT_S: Final = 2.0  # how long a broker that stops answers clients after others lead its partitions
 _LOOK_S: Final = 0.02
@@ -71,7 +74,7 @@ class Threads:
         self._executor.shutdown()
 
 
-class Broker:
+class BrokerNode:
     """One broker. Time, random source, storage and threads are arguments."""
 
     def __init__(
@@ -109,7 +112,7 @@ class Broker:
         self._services: Services | None = None
         self._server: Server | None = None
         self._metrics: Metrics | None = None
-        self._membership: Membership | None = None
+        self._membership: BrokerMembership | None = None
         self.listeners: Sequence[BoundListener] = ()
         self.metrics_listener: BoundListener | None = None
 
@@ -139,7 +142,9 @@ class Broker:
             self._close_sockets()
             await self._end_early_renewals()
             if isinstance(error, ClusterStoreError):
-                raise StartError(f"the cluster store failed: {error}") from error
+                problem = f"the cluster store failed: {error}"
+                folders = [store.directory for store in self._storage.folders]
+                raise StartError(hint_at_full_disk(problem, folders)) from error
             raise
 
     async def _start(self) -> None:
@@ -167,7 +172,10 @@ class Broker:
             run_blocking=run_blocking,
             spread=lambda: spread(self.services),
         )
-        flusher = Flusher(loop, self._clock, run_blocking, self._open_kernel_sync, wake=partitions.wake)
+        authorizer = self._authorizer(config, image, follower)
+        may_ask_kernel = self._run_blocking is None and self._storage.is_on_disk
+        rounds = partial(self._logs.rounds, Background(loop, run_blocking, may_ask_kernel))
+        flusher = Flusher(loop, self._clock, rounds, wake=partitions.wake)
         services = self._services = Services(
             config=config,
             clock=self._clock,
@@ -175,7 +183,7 @@ class Broker:
             loop=loop,
             run_blocking=run_blocking,
             sleep=self._sleep,
-            routes=RouteTable(routes_for(config)),
+            routes=RouteTable(routes_for(config), is_open=authorizer.is_open),
             cluster=self._cluster,
             logs=self._logs,
             image=image,
@@ -192,6 +200,7 @@ class Broker:
                 loop=loop,
                 clock=self._clock,
                 random=self._random,
+                security=peer_security(config),
             ),
             fetch_sessions=FetchSessions(
                 self._clock, self._random, config.max_incremental_fetch_session_cache_slots
@@ -199,10 +208,19 @@ class Broker:
             deadlines=Deadlines(loop),
             meter=None,
             validation=Validation.of(config),
-            authorizer=AllowAll(),
+            authorizer=authorizer,
         )
+        if any(each.protocol != "PLAINTEXT" for each in config.listener_values.values()):
+            # Imported here: not needed by a broker with plain listeners.
+            from klamm.broker.security.listener_security import secure_listeners, session_closer  # noqa: PLC0415
+
+            await secure_listeners(services)
+            if config.klamm_scram_close_on_delete:
+                follower.change_watchers.append(session_closer(services))
         follower.config_watchers.append(self._take_config)
         follower.change_watchers.append(lambda _: services.peers.brokers_changed())
+        quotas = QuotaManager(services)
+        follower.change_watchers.append(quotas)
         if all(store.is_alone for store in self._storage.folders):
             self._set_strays_aside(image)
         if self._storage.lease is not None:
@@ -213,7 +231,7 @@ class Broker:
             self._start_coordinator(partition)
         partitions.opening_watchers.append(self._start_coordinator)
         services.leader_events = LeaderEvents(services)
-        self._server = Server(services, self._make_connection)
+        self._server = Server(services, self._make_connection, ConnectionRates(services, quotas.table))
         self._chores = Chores(services, self._sweep_ms, are_aligned=self._aligns_chores)
         if self._storage.files is not None and config.log_cleaner_enable:
             self._chores.add_cleaning(self._storage.files)
@@ -297,8 +315,10 @@ class Broker:
             if threads is not None:
                 threads.close()
         self._cluster.close()
+        for store in self._storage.folders:
+            store.reserve.look()  # a full disk may be full at the next start, too
 
-    async def _redirect_clients(self, membership: Membership) -> None:
+    async def _redirect_clients(self, membership: BrokerMembership) -> None:
         """Answer for a little longer: clients ask here once more, and are told who leads now.
 
         Some show it to their users when they are not told, and a connection is refused. Kafka answers for as
@@ -335,13 +355,11 @@ class Broker:
             if threads is not None:
                 threads.close()
 
-    def _open_kernel_sync(self) -> KernelSync | None:
-        if self._run_blocking is not None or not self._storage.is_on_disk:
-            return None
-        # Imported here, to keep the start fast: not needed before the first flush.
-        from klamm.storage.engines.segments.kernel_sync import KernelSync  # noqa: PLC0415
-
-        return KernelSync.open()
+    def reload_certificates(self) -> None:
+        """Read all certificates again: new connections get the new ones, also those to other brokers."""
+        for name, security in self.services.listener_securities.items():
+            security.reload(self.services.config.listener_values[name])
+        renew_peer_security(self.services.config, self.services.peers)
 
     async def _join_cluster(self, run_blocking: RunBlocking) -> BrokerRegistration:
         """Register: partitions that this broker leads get the next epoch."""
@@ -373,14 +391,24 @@ class Broker:
         image.apply(self._cluster.changes(0))
         return image
 
+    def _authorizer(self, config: BrokerConfig, image: ClusterImage, follower: ClusterFollower) -> Authorizer:
+        if not config.has_acls:
+            return AllowAll()
+        # Imported here: a broker without access control starts without it.
+        from klamm.broker.security.starting import acl_authorizer  # noqa: PLC0415
+
+        return acl_authorizer(config, image, follower, self._clock)
+
     async def _start_membership(self, lease: Lease, me: BrokerRegistration) -> None:
         # Imported here: not needed by a broker in memory.
-        from klamm.broker.cluster.membership import Membership  # noqa: PLC0415
+        from klamm.broker.cluster.membership import BrokerMembership  # noqa: PLC0415
 
         if self._threads is not None:
             self._lease_thread = Threads(self.services.loop, 1)
         renew_blocking: RunBlocking = self._lease_thread or self.services.run_blocking
-        self._membership = self.services.membership = Membership(self.services, lease, me, renew_blocking)
+        self._membership = self.services.membership = BrokerMembership(
+            self.services, lease, me, renew_blocking
+        )
         await self._end_early_renewals()
         await self._membership.start()
 
@@ -442,13 +470,13 @@ class Broker:
 
         Without any request, sessions of members expire, and decided transactions are completed.
         """
-        if partition.topic == OFFSETS_TOPIC:
-            _ = self.services.groups
-        elif partition.topic == TRANSACTIONS_TOPIC:
-            _ = self.services.transactions
+        row = BY_TOPIC.get(partition.topic)
+        if row is not None:
+            self.services.coordinator(row)
 
     def _take_config(self, config: BrokerConfig) -> None:
         self.services.config = config
+        self.reload_certificates()
         self.services.validation = Validation.of(config)
 
     def _close_sockets(self) -> None:

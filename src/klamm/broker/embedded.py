@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from random import Random, SystemRandom
 from threading import Event, Thread
 from types import NoneType, TracebackType
@@ -111,9 +111,11 @@ class Broker:
 
     With `brokers=3` it is a cluster of brokers 1, 2 and 3 in memory. `stop_node(2)` hands the partitions of
     broker 2 over and stops it, `kill_node(2)` ends it as a crash does, `restart_node(2)` starts it again.
+    `broker_rack="east,west"` gives them racks by turns.
     """
 
     _has_control_port = False
+    _not_in_bootstrap: Collection[str] = ()  # listeners for others than this program
 
     def __init__(
         self,
@@ -197,6 +199,10 @@ class Broker:
                 'use klamm.Broker(clock="virtual")'
             )
         return cast("VirtualClock", self._clock)
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_running else "stopped" if self._bootstrap else "not started"
+        return f"<Broker {state}{self._bootstrap and ' at '}{self._bootstrap}>"
 
     def start(self) -> Self:
         """Serve from now on. Raises StartError."""
@@ -290,7 +296,7 @@ class Broker:
     async def _serve(self) -> None:
         random = SystemRandom()
         is_virtual = self._is_virtual
-        broker = assembly.Broker(
+        broker = assembly.BrokerNode(
             self._config,
             clock=self._clock,
             random=random,
@@ -305,7 +311,9 @@ class Broker:
         try:
             await broker.start()
             self._has_started(broker)
-            self._bootstrap = ",".join(bound.address for bound in broker.listeners)
+            self._bootstrap = ",".join(
+                bound.address for bound in broker.listeners if bound.name not in self._not_in_bootstrap
+            )
             if is_virtual:
                 for bound in broker.listeners:
                     publish((bound.listener.host, bound.port), self._clock)
@@ -329,8 +337,8 @@ class Broker:
     def _make_connection(self) -> MakeConnection:
         return Connection
 
-    def _has_started(self, broker: assembly.Broker) -> None:
+    def _has_started(self, broker: assembly.BrokerNode) -> None:
         """It is about to serve."""
 
-    async def _close(self, broker: assembly.Broker) -> None:
+    async def _close(self, broker: assembly.BrokerNode) -> None:
         await broker.stop()

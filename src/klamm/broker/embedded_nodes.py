@@ -8,6 +8,7 @@ from random import Random
 from klamm.broker import broker as assembly
 from klamm.broker.cluster.lease import MemoryLeases
 from klamm.broker.config.broker_config import BrokerConfig
+from klamm.broker.config.racks import own_rack
 from klamm.broker.storage import Storage, segment_store
 from klamm.clock import Clock
 from klamm.config import RawValue
@@ -36,7 +37,7 @@ class Nodes:
         self._clock = clock
         self._random = random
         self._ports = {node_id: port + node_id - 1 if port else 0 for node_id in range(1, count + 1)}
-        self.running: dict[int, assembly.Broker] = {}
+        self.running: dict[int, assembly.BrokerNode] = {}
         config = self._config(1)
         self._files = MemoryFiles(clock)
         self._cluster = MemoryCluster(random=random)
@@ -60,7 +61,7 @@ class Nodes:
         if node_id in self.running:
             raise ValueError(f"broker {node_id} is running")
         self._check(node_id)
-        broker = assembly.Broker(
+        broker = assembly.BrokerNode(
             self._config(node_id),
             clock=self._clock,
             random=self._random,
@@ -95,7 +96,7 @@ class Nodes:
             await self._spread()
         self._logs.close()
 
-    def _leaving(self, node_id: int) -> assembly.Broker:
+    def _leaving(self, node_id: int) -> assembly.BrokerNode:
         self._check(node_id)
         broker = self.running.pop(node_id, None)
         if broker is None:
@@ -110,6 +111,7 @@ class Nodes:
         return BrokerConfig.from_settings(
             {
                 **self._settings,
+                **own_rack(self._settings, node_id - 1),
                 "node.id": node_id,
                 "listeners": f"PLAINTEXT://{self._host}:{self._ports[node_id]}",
             }

@@ -1,45 +1,24 @@
-"""The APIs that this broker serves: versions, handler, and the permissions each one needs.
+"""The APIs that this broker serves: versions and handler of each one.
 
-ApiVersions is derived from this table. A handler's module is imported when its API is first requested.
+What each one needs is in `security.table`. ApiVersions is derived from this table. A handler's module is
+imported when its API is first requested.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm.broker.net.context import Handler, HandlerResult, RequestContext
-from klamm.broker.security.permissions import AclOperation, Permission, ResourceType
+from klamm.broker.cluster.internal_topics import GROUPS, TRANSACTIONS, CoordinatorRow
+from klamm.broker.net.context import Handler, HandlerResult, ParkedResponse, RequestContext
 from klamm.protocol.api import ApiKey
-from klamm.protocol.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from klamm.broker.config.broker_config import BrokerConfig
+    from klamm.broker.coordinators.host import CoordinatorHost
     from klamm.broker.services import Services
-
-READ_TOPIC: Final = Permission(ResourceType.TOPIC, AclOperation.READ)
-WRITE_TOPIC: Final = Permission(ResourceType.TOPIC, AclOperation.WRITE)
-CREATE_TOPIC: Final = Permission(ResourceType.TOPIC, AclOperation.CREATE)
-DELETE_TOPIC: Final = Permission(ResourceType.TOPIC, AclOperation.DELETE)
-ALTER_TOPIC: Final = Permission(ResourceType.TOPIC, AclOperation.ALTER)
-DESCRIBE_TOPIC: Final = Permission(ResourceType.TOPIC, AclOperation.DESCRIBE)
-DESCRIBE_TOPIC_CONFIGS: Final = Permission(ResourceType.TOPIC, AclOperation.DESCRIBE_CONFIGS)
-ALTER_TOPIC_CONFIGS: Final = Permission(ResourceType.TOPIC, AclOperation.ALTER_CONFIGS)
-READ_GROUP: Final = Permission(ResourceType.GROUP, AclOperation.READ)
-DELETE_GROUP: Final = Permission(ResourceType.GROUP, AclOperation.DELETE)
-DESCRIBE_GROUP: Final = Permission(ResourceType.GROUP, AclOperation.DESCRIBE)
-WRITE_TRANSACTIONAL_ID: Final = Permission(ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE)
-DESCRIBE_TRANSACTIONAL_ID: Final = Permission(ResourceType.TRANSACTIONAL_ID, AclOperation.DESCRIBE)
-ALTER_CLUSTER: Final = Permission(ResourceType.CLUSTER, AclOperation.ALTER)
-CREATE_CLUSTER: Final = Permission(ResourceType.CLUSTER, AclOperation.CREATE)
-DESCRIBE_CLUSTER: Final = Permission(ResourceType.CLUSTER, AclOperation.DESCRIBE)
-DESCRIBE_CLUSTER_CONFIGS: Final = Permission(ResourceType.CLUSTER, AclOperation.DESCRIBE_CONFIGS)
-ALTER_CLUSTER_CONFIGS: Final = Permission(ResourceType.CLUSTER, AclOperation.ALTER_CONFIGS)
-IDEMPOTENT_WRITE: Final = Permission(ResourceType.CLUSTER, AclOperation.IDEMPOTENT_WRITE)
-
-GROUPS: Final = "groups"  # the coordinator of that name in Services
-TRANSACTIONS: Final = "transactions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +32,9 @@ class Route:
     api_key: ApiKey
     min_version: int
     max_version: int
-    needs: tuple[Permission, ...] = ()  # for each resource that a request names; none: always allowed
-    coordinator: str = ""  # the field of Services that handles it; "" when a module does
-    method: str = "ask"  # of the coordinator
+    coordinator: CoordinatorRow | None = None  # that handles it; None when a module does
+    parks: bool = False  # the coordinator's response may wait for other clients, not for the disk alone
+    names_members: bool = False  # the coordinator gets an id for a member that has none
     # May be decided while responses before it wait for the disk. Others find the disk as the requests before
     # them left it, and their responses do not pile up behind one that waits.
     overlaps: bool = False
@@ -74,88 +53,109 @@ class Route:
 
     def load(self) -> Handler:
         """The handler; imports its module."""
-        if self.coordinator:
-            return forward(self.coordinator, self.method)
+        if self.coordinator is not None:
+            return forward(self.coordinator, parks=self.parks, names_members=self.names_members)
         handler: Handler = importlib.import_module(f"klamm.broker.apis.{self.api_key.name.lower()}").handle
         return handler
 
 
-def forward(coordinator: str, method: str) -> Handler:
-    """A handler that passes requests to a coordinator as they are."""
+def forward(coordinator: CoordinatorRow, *, parks: bool, names_members: bool) -> Handler:
+    """A handler that has a coordinator decide requests as they are."""
     last: Services | None = None
-    ask: Callable[[Any, RequestContext], HandlerResult[Any]] | None = None
+    host: CoordinatorHost[Any] | None = None
 
     def handle(services: Services, context: RequestContext, request: Any) -> HandlerResult[Any]:
-        nonlocal ask, last
-        if ask is None or services is not last:
-            last, ask = services, getattr(getattr(services, coordinator), method)
-        return ask(request, context)
+        nonlocal host, last
+        if host is None or services is not last:
+            last, host = services, services.coordinator(coordinator)
+        if not (parks or names_members):
+            return host.ask(request, context)
+        fresh_id = next(host.fresh_ids) if names_members and not request.member_id else ""
+        return host.ask(request, context, ParkedResponse() if parks else None, fresh_id)
 
     return handle
 
 
 ROUTES: Final[tuple[Route, ...]] = (
     # librdkafka before 2.11.1 looks for version 0 before it compresses with gzip, snappy or lz4.
-    Route(ApiKey.PRODUCE, 3, 13, (WRITE_TOPIC, WRITE_TRANSACTIONAL_ID), overlaps=True, advertised_min=0),
-    Route(ApiKey.FETCH, 4, 18, (READ_TOPIC,), streams=True),
-    Route(ApiKey.LIST_OFFSETS, 1, 11, (DESCRIBE_TOPIC,)),
-    Route(ApiKey.METADATA, 0, 13, (DESCRIBE_TOPIC, CREATE_TOPIC)),
-    Route(ApiKey.OFFSET_COMMIT, 2, 10, (READ_GROUP, READ_TOPIC), GROUPS, overlaps=True, repeats=True),
-    Route(ApiKey.OFFSET_FETCH, 1, 10, (DESCRIBE_GROUP, DESCRIBE_TOPIC), GROUPS),
-    Route(ApiKey.FIND_COORDINATOR, 0, 6, (DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID)),
-    Route(ApiKey.JOIN_GROUP, 0, 9, (READ_GROUP,), GROUPS, "join", overlaps=True),
-    Route(ApiKey.HEARTBEAT, 0, 4, (READ_GROUP,), GROUPS, overlaps=True, repeats=True),
-    Route(ApiKey.LEAVE_GROUP, 0, 5, (READ_GROUP,), GROUPS, overlaps=True),
-    Route(ApiKey.SYNC_GROUP, 0, 5, (READ_GROUP,), GROUPS, "ask_parked", overlaps=True),
-    Route(ApiKey.DESCRIBE_GROUPS, 0, 6, (DESCRIBE_GROUP,)),
-    Route(ApiKey.LIST_GROUPS, 0, 5, (DESCRIBE_GROUP, DESCRIBE_CLUSTER), GROUPS),
+    Route(ApiKey.PRODUCE, 3, 13, overlaps=True, advertised_min=0),
+    Route(ApiKey.FETCH, 4, 18, streams=True),
+    Route(ApiKey.LIST_OFFSETS, 1, 11),
+    Route(ApiKey.METADATA, 0, 13),
+    Route(ApiKey.OFFSET_COMMIT, 2, 10, GROUPS, overlaps=True, repeats=True),
+    Route(ApiKey.OFFSET_FETCH, 1, 10, GROUPS),
+    Route(ApiKey.FIND_COORDINATOR, 0, 6),
+    Route(ApiKey.JOIN_GROUP, 0, 9, GROUPS, parks=True, names_members=True, overlaps=True),
+    Route(ApiKey.HEARTBEAT, 0, 4, GROUPS, overlaps=True, repeats=True),
+    Route(ApiKey.LEAVE_GROUP, 0, 5, GROUPS, overlaps=True),
+    Route(ApiKey.SYNC_GROUP, 0, 5, GROUPS, parks=True, overlaps=True),
+    Route(ApiKey.DESCRIBE_GROUPS, 0, 6),
+    Route(ApiKey.LIST_GROUPS, 0, 5, GROUPS),
     Route(ApiKey.API_VERSIONS, 0, 4),
-    Route(ApiKey.CREATE_TOPICS, 2, 7, (CREATE_TOPIC, CREATE_CLUSTER)),
-    Route(ApiKey.DELETE_TOPICS, 1, 6, (DELETE_TOPIC,)),
-    Route(ApiKey.DELETE_RECORDS, 0, 2, (DELETE_TOPIC,)),
-    Route(ApiKey.INIT_PRODUCER_ID, 0, 5, (WRITE_TRANSACTIONAL_ID, IDEMPOTENT_WRITE)),
-    Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, (DESCRIBE_TOPIC,)),
-    Route(
-        ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, (WRITE_TRANSACTIONAL_ID, WRITE_TOPIC), TRANSACTIONS, overlaps=True
-    ),
-    Route(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, (WRITE_TRANSACTIONAL_ID, READ_GROUP), TRANSACTIONS, overlaps=True),
-    Route(ApiKey.END_TXN, 0, 5, (WRITE_TRANSACTIONAL_ID,), TRANSACTIONS, overlaps=True),
-    Route(ApiKey.WRITE_TXN_MARKERS, 1, 2, (ALTER_CLUSTER,), overlaps=True),
-    Route(ApiKey.TXN_OFFSET_COMMIT, 0, 5, (WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC), overlaps=True),
-    Route(ApiKey.DESCRIBE_CONFIGS, 1, 4, (DESCRIBE_TOPIC_CONFIGS, DESCRIBE_CLUSTER_CONFIGS)),
-    Route(ApiKey.ALTER_CONFIGS, 0, 2, (ALTER_TOPIC_CONFIGS, ALTER_CLUSTER_CONFIGS)),
-    Route(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, (DESCRIBE_CLUSTER,)),
-    Route(ApiKey.CREATE_PARTITIONS, 0, 3, (ALTER_TOPIC,)),
-    Route(ApiKey.DELETE_GROUPS, 0, 2, (DELETE_GROUP,), GROUPS),
-    Route(ApiKey.ELECT_LEADERS, 0, 2, (ALTER_CLUSTER,)),
-    Route(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, (ALTER_TOPIC_CONFIGS, ALTER_CLUSTER_CONFIGS)),
-    Route(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, (ALTER_CLUSTER,)),
-    Route(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, (DESCRIBE_CLUSTER,)),
-    Route(ApiKey.OFFSET_DELETE, 0, 0, (DELETE_GROUP, READ_TOPIC), GROUPS),
-    Route(ApiKey.UPDATE_FEATURES, 0, 2, (ALTER_CLUSTER,)),
-    Route(ApiKey.DESCRIBE_CLUSTER, 0, 2, (DESCRIBE_CLUSTER,)),
-    Route(ApiKey.DESCRIBE_PRODUCERS, 0, 0, (READ_TOPIC,)),
-    Route(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, (DESCRIBE_TRANSACTIONAL_ID, DESCRIBE_TOPIC), TRANSACTIONS),
-    Route(ApiKey.LIST_TRANSACTIONS, 0, 2, (DESCRIBE_TRANSACTIONAL_ID,), TRANSACTIONS),
-    Route(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, (DESCRIBE_CLUSTER_CONFIGS,)),
-    Route(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, (DESCRIBE_TOPIC,)),
+    Route(ApiKey.CREATE_TOPICS, 2, 7),
+    Route(ApiKey.DELETE_TOPICS, 1, 6),
+    Route(ApiKey.DELETE_RECORDS, 0, 2),
+    Route(ApiKey.INIT_PRODUCER_ID, 0, 5),
+    Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4),
+    Route(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, TRANSACTIONS, overlaps=True),
+    Route(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, TRANSACTIONS, overlaps=True),
+    Route(ApiKey.END_TXN, 0, 5, TRANSACTIONS, overlaps=True),
+    Route(ApiKey.WRITE_TXN_MARKERS, 1, 2, overlaps=True),
+    Route(ApiKey.TXN_OFFSET_COMMIT, 0, 5, overlaps=True),
+    Route(ApiKey.DESCRIBE_ACLS, 1, 3),
+    Route(ApiKey.CREATE_ACLS, 1, 3),
+    Route(ApiKey.DELETE_ACLS, 1, 3),
+    Route(ApiKey.DESCRIBE_CONFIGS, 1, 4),
+    Route(ApiKey.ALTER_CONFIGS, 0, 2),
+    Route(ApiKey.DESCRIBE_LOG_DIRS, 1, 5),
+    Route(ApiKey.CREATE_PARTITIONS, 0, 3),
+    Route(ApiKey.DELETE_GROUPS, 0, 2, GROUPS),
+    Route(ApiKey.ELECT_LEADERS, 0, 2),
+    Route(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1),
+    Route(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1),
+    Route(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0),
+    Route(ApiKey.OFFSET_DELETE, 0, 0, GROUPS),
+    Route(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1),
+    Route(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1),
+    Route(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0),
+    Route(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0),
+    Route(ApiKey.UPDATE_FEATURES, 0, 2),
+    Route(ApiKey.DESCRIBE_CLUSTER, 0, 2),
+    Route(ApiKey.DESCRIBE_PRODUCERS, 0, 0),
+    Route(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, TRANSACTIONS),
+    Route(ApiKey.LIST_TRANSACTIONS, 0, 2, TRANSACTIONS),
+    Route(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, GROUPS, names_members=True, overlaps=True),
+    Route(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1),
+    Route(ApiKey.LIST_CONFIG_RESOURCES, 0, 1),
+    Route(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
+    Route(ApiKey.INSPECT_GROUPS, 0, 0, GROUPS),
+    Route(ApiKey.TRACE_GROUPS, 0, 0),
+    Route(ApiKey.INSPECT_TRANSACTIONS, 0, 0),
 )
+
+
+# Served before a login, too. Requests of other connections are refused.
+SASL_ROUTES: Final = (Route(ApiKey.SASL_HANDSHAKE, 0, 1), Route(ApiKey.SASL_AUTHENTICATE, 0, 2))
 
 
 def routes_for(config: BrokerConfig) -> Iterable[Route]:
     """The routes of a broker with these settings: two-phase commit (KIP-939) has a version of its own."""
+    has_sasl = any(each.has_sasl for each in config.listener_values.values())
+    routes = (*ROUTES, *SASL_ROUTES) if has_sasl else ROUTES
     if not config.transaction_two_phase_commit_enable:
-        return ROUTES
+        return routes
     return [
         replace(route, max_version=6) if route.api_key is ApiKey.INIT_PRODUCER_ID else route
-        for route in ROUTES
+        for route in routes
     ]
 
 
 class RouteTable:
     """Routes by key; each handler is loaded once."""
 
-    def __init__(self, routes: Iterable[Route] = ROUTES) -> None:
+    def __init__(self, routes: Iterable[Route] = ROUTES, *, is_open: bool = True) -> None:
+        """`is_open`: everything is allowed, so no request is authorized."""
+        self._is_open = is_open
         self.routes = tuple(sorted(routes, key=lambda route: route.api_key))
         self._by_key = {int(route.api_key): route for route in self.routes}
         self._handlers: dict[int, Handler] = {}
@@ -175,5 +175,12 @@ class RouteTable:
     def handler(self, route: Route) -> Handler:
         handler = self._handlers.get(route.api_key)
         if handler is None:
-            handler = self._handlers[route.api_key] = route.load()
+            handler = route.load()
+            if not self._is_open:
+                # Imported here: a broker without access control starts without it.
+                from klamm.broker.security.guard import guarded  # noqa: PLC0415
+                from klamm.broker.security.table import RULES  # noqa: PLC0415
+
+                handler = guarded(handler, RULES[route.api_key])
+            self._handlers[route.api_key] = handler
         return handler

@@ -5,18 +5,19 @@ from __future__ import annotations
 import importlib
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Protocol, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 
+from klamm.broker.cluster.internal_topics import COORDINATORS, GROUPS, TRANSACTIONS, CoordinatorRow
 from klamm.broker.partitions.verification import VerificationStats
 from klamm.clock import Clock
-from klamm.protocol.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from klamm.broker.cluster.following import ClusterFollower
     from klamm.broker.cluster.image import ClusterImage
     from klamm.broker.cluster.leader_events import LeaderEvents
-    from klamm.broker.cluster.membership import Membership
+    from klamm.broker.cluster.membership import BrokerMembership
     from klamm.broker.cluster.peers import Peers
     from klamm.broker.cluster.producer_ids import ProducerIds
     from klamm.broker.cluster.serve_window import ServeWindow
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from klamm.broker.config.broker_config import BrokerConfig
     from klamm.broker.coordinators.events import EventWriter
     from klamm.broker.coordinators.groups import Groups
+    from klamm.broker.coordinators.host import CoordinatorHost
     from klamm.broker.coordinators.remote import RemoteTransactions
     from klamm.broker.coordinators.transactions import Transactions
     from klamm.broker.metrics.request_meter import RequestMeter
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from klamm.broker.partitions.validation import Validation
     from klamm.broker.partitions.verification import TransactionVerifier
     from klamm.broker.routes import RouteTable
+    from klamm.broker.security.credentials import ScramCredentials
+    from klamm.broker.security.listener_security import ListenerSecurity
     from klamm.broker.security.permissions import Authorizer
     from klamm.broker.upkeep.cleaning import Cleaning
     from klamm.storage.cluster import ClusterStore
@@ -80,14 +84,15 @@ class Services:
     validation: Validation  # how thoroughly batches are validated; follows `config`
     authorizer: Authorizer
     verification: VerificationStats = field(default_factory=VerificationStats)
-    verifier: TransactionVerifier | None = None  # used in place of `remote`, if set
+    verifier: TransactionVerifier | None = None  # used in place of `transactions`, if set
     quotas: Quotas | None = None  # no throttling
+    scram: ScramCredentials | None = None  # of users in the cluster store
+    listener_securities: dict[str, ListenerSecurity] = field(default_factory=dict)  # of those not plain
     cleaning: Cleaning | None = None  # compaction, from its first run on
-    membership: Membership | None = None  # None: there are no other brokers
+    membership: BrokerMembership | None = None  # None: there are no other brokers
     serve_window: ServeWindow | None = None  # None: this broker may always answer
     leader_events: LeaderEvents | None = None  # once the broker has opened its first partitions
-    _groups: Groups | None = None
-    _transactions: Transactions | None = None
+    coordinators: dict[str, CoordinatorHost[Any]] = field(default_factory=dict)  # those that are running
     _events: EventWriter | None = None
     _remote: RemoteTransactions | None = None
 
@@ -95,29 +100,25 @@ class Services:
         """How long no client may be timed out, because it could not be answered."""
         return 0 if self.serve_window is None else self.serve_window.grace_ms()
 
+    def coordinator(self, row: CoordinatorRow) -> CoordinatorHost[Any]:
+        """A coordinator, made when it is first needed: a broker without groups starts without theirs."""
+        host = self.coordinators.get(row.name)
+        if host is None:
+            module, name = row.host.split(":")
+            host = self.coordinators[row.name] = getattr(importlib.import_module(module), name)(self)
+        return host
+
     @property
     def groups(self) -> Groups:
-        """The group coordinator, made when it is first needed: a broker without groups starts without it."""
-        return self._groups if self._groups is not None else self.start_groups()
-
-    def start_groups(self) -> Groups:
-        # Imported here: a broker without groups starts without it.
-        from klamm.broker.coordinators.groups import Groups  # noqa: PLC0415
-
-        self._groups = Groups(self)
-        return self._groups
+        """The group coordinator."""
+        host: Groups = self.coordinator(GROUPS)  # type: ignore[assignment]  # the row names its class
+        return host
 
     @property
     def transactions(self) -> Transactions:
-        """The transaction coordinator, made when it is first needed."""
-        return self._transactions if self._transactions is not None else self.start_transactions()
-
-    def start_transactions(self) -> Transactions:
-        # Imported here: a broker without transactions starts without it.
-        from klamm.broker.coordinators.transactions import Transactions  # noqa: PLC0415
-
-        self._transactions = Transactions(self)
-        return self._transactions
+        """The transaction coordinator."""
+        host: Transactions = self.coordinator(TRANSACTIONS)  # type: ignore[assignment]  # as above
+        return host
 
     @property
     def events(self) -> EventWriter:
@@ -131,25 +132,26 @@ class Services:
 
     @property
     def remote(self) -> RemoteTransactions:
-        """Markers and verifications, sent to the brokers that they concern."""
+        """Markers and verifications that concern other brokers."""
         if self._remote is None:
-            # Imported here: a broker without transactions starts without it.
+            # Imported here: a broker alone needs none.
             from klamm.broker.coordinators.remote import RemoteTransactions  # noqa: PLC0415
 
-            self._remote = RemoteTransactions(self)
+            self._remote = RemoteTransactions(self.peers)
         return self._remote
 
     def stop_coordinators(self) -> None:
         """Complete requests that wait in a coordinator, and write the remaining events."""
-        if self._transactions is not None:
-            self._transactions.stop()
-        if self._groups is not None:
-            self._groups.stop()
+        for row in reversed(COORDINATORS):
+            host = self.coordinators.get(row.name)
+            if host is not None:
+                host.stop()
         if self._events is not None:
             self._events.stop()
 
 
 def load_coordinators() -> None:
     """Import what `Services` imports when it is first needed."""
-    for name in ("groups", "transactions", "events", "remote"):
-        importlib.import_module(f"klamm.broker.coordinators.{name}")
+    modules = [row.host.partition(":")[0] for row in COORDINATORS]
+    for name in (*modules, "klamm.broker.coordinators.events", "klamm.broker.coordinators.remote"):
+        importlib.import_module(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -10,8 +11,8 @@ from klamm.broker.cluster.topic_names import INTERNAL_TOPICS
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.net.server import StartError
 from klamm.clock import Clock
+from klamm.extras import install_command
 from klamm.protocol.errors import DecodeError
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.storage.cluster import ClusterStore, ClusterStoreError
 from klamm.storage.log import LogStore
 from klamm.storage.log_dirs import LogDirs
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
     from klamm.storage.engines.segments import SegmentStore
     from klamm.storage.engines.segments.files import Files
     from klamm.storage.engines.segments.journal import JournalSettings
+    from klamm.storage.engines.segments.reserve import DiskReserve
 
 _LOCK_POLL_S: Final = 0.02
+_LEAST_ROOM_BYTES: Final = 256 * 1024  # a start writes
 _LOCK_TRIES: Final = 250  # another broker has the folder for itself while it starts
 
 
@@ -59,7 +62,21 @@ def open_storage(
         return _memory(config, clock, random)
     if config.klamm_store is not None:
         return _postgresql(config, config.klamm_store.secret, clock, random)
-    return _folders(config, clock, random, sleep)
+    folders = [os.path.abspath(each) for each in config.log_dirs]
+    try:
+        return _folders(config, folders, clock, random, sleep)
+    except StartError as error:
+        raise StartError(hint_at_full_disk(str(error), folders)) from error
+
+
+def hint_at_full_disk(problem: str, folders: Sequence[str]) -> str:
+    """Why a start failed: if the disk of a folder is full, that is what to mend."""
+    from klamm.storage.engines.segments.files import OsFiles  # noqa: PLC0415 - as above
+
+    for folder in folders:
+        if os.path.isdir(folder) and OsFiles().disk_space(folder).usable_bytes < _LEAST_ROOM_BYTES:
+            return f"the disk of {folder} is full: make room on it ({problem})"
+    return problem
 
 
 def _memory(config: BrokerConfig, clock: Clock, random: Random) -> Storage:
@@ -83,9 +100,7 @@ def _postgresql(config: BrokerConfig, url: str, clock: Clock, random: Random) ->
             PostgresLogStore,
         )
     except ImportError as error:
-        raise StartError(
-            f"klamm.store needs psycopg ({error}): install it with pip install 'klamm[postgresql]'"
-        ) from error
+        raise StartError(f"klamm.store needs psycopg ({error}): {install_command('postgresql')}") from error
     try:
         cluster = PostgresCluster(
             url,
@@ -123,6 +138,7 @@ def segment_store(
     clock: Clock,
     *,
     has_disk: bool = True,
+    reserve: DiskReserve | None = None,
 ) -> SegmentStore:
     """Logs in segment files of any kind; without a disk appends are durable at once."""
     from klamm.storage.engines.segments import SegmentStore  # noqa: PLC0415 - as above
@@ -142,6 +158,7 @@ def segment_store(
         journal=journal_settings(config) if has_disk else None,
         # A simulated disk stays deterministic.
         run_all=in_threads if isinstance(files, OsFiles) else one_by_one,
+        reserve=reserve,
     )
 
 
@@ -156,29 +173,39 @@ def journal_settings(config: BrokerConfig) -> JournalSettings | None:
     )
 
 
-def _folders(config: BrokerConfig, clock: Clock, random: Random, sleep: Callable[[float], None]) -> Storage:
+def _folders(
+    config: BrokerConfig,
+    folders: Sequence[str],
+    clock: Clock,
+    random: Random,
+    sleep: Callable[[float], None],
+) -> Storage:
     from klamm.storage.engines.segments.files import OsFiles  # noqa: PLC0415 - as above
+    from klamm.storage.engines.segments.reserve import DiskReserve  # noqa: PLC0415
     from klamm.storage.engines.sqlite_cluster import FILE_NAME, SqliteCluster  # noqa: PLC0415
 
-    folders = [os.path.abspath(each) for each in config.log_dirs]
     first = folders[0]
+    files = OsFiles()
+    reserves = [DiskReserve(files, each, config.node_id, config.klamm_disk_reserve_bytes) for each in folders]
     try:
         for folder in folders:
             os.makedirs(folder, exist_ok=True)
+        for reserve in reserves:
+            reserve.release_if_full()  # a start writes, too
         metadata = f"{first}/{FILE_NAME}"
         if os.path.exists(f"{first}/meta.properties") and not os.path.exists(metadata):
             raise StartError(f"{first} belongs to another cluster: use a separate folder for klamm")
-        cluster = SqliteCluster(metadata, random=random)
+        cluster = SqliteCluster(metadata, random=random, make_room=reserves[0].release_if_full)
     except OSError as error:
         raise StartError(f"cannot use the folder {error.filename}: {error.strerror}; name another") from error
     except ClusterStoreError as error:
         raise StartError(f"{error}; name another folder") from error
     lease = _lease(config, first, cluster, sleep)
-    files = OsFiles()
     stores: list[SegmentStore] = []
     try:
-        for folder in folders:
-            stores.append(_locked(config, folder, cluster, files, clock, sleep))
+        for reserve in reserves:
+            stores.append(_locked(config, reserve, cluster, files, clock, sleep))
+            reserve.look()
         logs: LogStore = stores[0] if len(stores) == 1 else LogDirs(stores)
     except (StartError, ValueError) as error:
         for store in stores:
@@ -219,21 +246,22 @@ def _lease(config: BrokerConfig, folder: str, cluster: ClusterStore, sleep: Call
 
 def _locked(
     config: BrokerConfig,
-    folder: str,
+    reserve: DiskReserve,
     cluster: ClusterStore,
     files: Files,
     clock: Clock,
     sleep: Callable[[float], None],
 ) -> SegmentStore:
-    """Lock a folder for this broker, and open its logs."""
+    """Lock the folder of a reserve for this broker, and open its logs."""
     from klamm.storage.engines.segments.checkpoints import ForeignDirectoryError  # noqa: PLC0415 - as above
     from klamm.storage.engines.segments.files import AlreadyLockedError  # noqa: PLC0415
 
+    folder = reserve.directory
     tries = 0
     while True:
         tries += 1
         try:
-            return segment_store(config, folder, cluster, files, clock)
+            return segment_store(config, folder, cluster, files, clock, reserve=reserve)
         except AlreadyLockedError as error:
             if tries >= _LOCK_TRIES:
                 raise StartError(f"another process uses {folder}: stop it, or name another folder") from error

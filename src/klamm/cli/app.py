@@ -12,6 +12,8 @@ from typer.core import TyperGroup
 
 from klamm.cli.exit_codes import INTERRUPTED
 from klamm.cli.failures import MISUSED, fail
+from klamm.cli.logs import log_handler
+from klamm.cli.output import echo
 from klamm.cli.profiles import Profile, ProfileError, choose, load_profile, profiles_file
 from klamm.version import __version__
 
@@ -24,13 +26,20 @@ COMMANDS: Final = {
     "groups": "groups",
     "offsets": "offsets",
     "txns": "txns",
+    "assign": "assign",
     "configs": "configs",
+    "acls": "acls",
+    "users": "users",
+    "quotas": "quotas",
+    "certs": "certs",
     "cluster": "brokers",
     "health": "health",
+    "doctor": "doctor",
     "move": "move.command",
     "dump": "dump",
     "pipe": "pipe",
     "audit": "audit",
+    "registry": "registry",
     "ctl": "ctl",
     "demo": "demo.command",
 }
@@ -41,12 +50,16 @@ A Kafka-protocol broker, and tools for any Kafka cluster.
 \b
   klamm up                    serve on 127.0.0.1:9092, data in ./klamm-data
   klamm up --memory           the same, in memory only
+  klamm up --secure           the same with TLS, a user with a password, and ACLs
   klamm produce TOPIC         send lines of standard input
   klamm consume TOPIC...      print records as they arrive
   klamm groups explain GROUP  why a consumer group rebalanced
   klamm dump FILE...          print the content of log files
+  klamm assign                who gets which partition, by assignor, without a broker
   klamm audit                 history of groups and transactions, as tables and a report
+  klamm registry              a schema registry, with Confluent's REST API
   klamm txns list             transactions, open and ended
+  klamm users set NAME        a user with a password; acls and quotas say what it may do
   klamm ctl clock advance 2h  move the time of a broker for tests
 
 See `klamm COMMAND --help` for options and examples.
@@ -87,7 +100,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"klamm {__version__}")
+        echo(f"klamm {__version__}")
         raise typer.Exit
 
 
@@ -96,7 +109,10 @@ def klamm(
     bootstrap: Annotated[
         str | None,
         typer.Option(
-            "--bootstrap", "-b", metavar="HOST:PORT", help="A broker of the cluster, for every subcommand."
+            "--bootstrap",
+            "-b",
+            metavar="HOST:PORT",
+            help="The address of a broker of the cluster, for every subcommand.",
         ),
     ] = None,
     profile: Annotated[
@@ -122,7 +138,9 @@ def klamm(
             fail(
                 f"invalid value {log_level} for --log-level: expected debug, info, warning or error", MISUSED
             )
-        logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        logging.basicConfig(
+            level=level, handlers=[log_handler("%(asctime)s %(levelname)s %(name)s: %(message)s")]
+        )
     chosen = Profile()
     if profile is not None:
         try:

@@ -13,8 +13,10 @@ import typer
 
 from klamm.cli.cluster import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, clear_errors, pairs
 from klamm.cli.failures import fail
+from klamm.cli.output import echo
 from klamm.cli.profiles import profile_settings
 from klamm.client.admin.admin import Admin
+from klamm.extras import install_command
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -23,24 +25,34 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def audit(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the tables and the report.")
+        Path, typer.Option("--output", "-o", metavar="DIR", help="The folder for the tables and the report.")
     ] = Path("klamm-audit"),
-    report_only: Annotated[bool, typer.Option("--report-only", help="Keep no Parquet.")] = False,
+    report_only: Annotated[
+        bool, typer.Option("--report-only", help="Write the report only, without the tables.")
+    ] = False,
     master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", help="Spark master; local[*] by default.")
+        str | None, typer.Option("--master", metavar="URL", help="The Spark master; default: local[*].")
     ] = None,
     stuck_after: Annotated[
         float,
-        typer.Option("--stuck-after", metavar="SECONDS", min=0, help="A group that lags without progress."),
+        typer.Option(
+            "--stuck-after",
+            metavar="SECONDS",
+            min=0,
+            help="Report a group as stuck that lags without progress for this many seconds.",
+        ),
     ] = 300.0,
     client: Annotated[
-        list[str] | None, typer.Option("--client", metavar="NAME=VALUE", help="A setting of Kafka's clients.")
+        list[str] | None,
+        typer.Option(
+            "--client", metavar="NAME=VALUE", help="A setting of the clients that read; repeatable."
+        ),
     ] = None,
 ) -> None:
     """Read the coordinators' topics of any cluster; write their tables as Parquet and report.html.
 
     Covers __consumer_offsets and __transaction_state, and __klamm_events where the broker writes it: then the
-    causes of rebalances are exact. On Apache Kafka they are inferred, and marked so. Needs klamm[spark].
+    causes of rebalances are exact. On Apache Kafka they are inferred, and marked so. Needs Spark.
 
     \b
       klamm audit -b broker:9092
@@ -50,7 +62,7 @@ def audit(
     try:
         from klamm.spark.setup.java import SparkSetupError  # noqa: PLC0415 - an extra
     except ImportError:
-        fail("klamm audit needs Spark: pip install 'klamm[spark]'")
+        fail(f"klamm audit needs Spark: {install_command('spark')}")
     with clear_errors():
         # Before Spark starts, which takes its time.
         with Admin({**settings, "bootstrap.servers": bootstrap}) as admin:
@@ -60,7 +72,7 @@ def audit(
         except SparkSetupError as error:
             fail(error)
     rate = f", {records / took_s:,.0f} a second" if took_s >= 1 else ""
-    typer.echo(f"{records:,} records read in {took_s:.1f} s{rate}. Report: {output / 'report.html'}")
+    echo(f"{records:,} records read in {took_s:.1f} s{rate}. Report: {output / 'report.html'}")
 
 
 def _run(

@@ -18,9 +18,13 @@ from klamm.cli.cluster import (
     print_json,
     print_table,
 )
+from klamm.cli.doctor import print_check
+from klamm.cli.exit_codes import NEEDS_ATTENTION
 from klamm.cli.explain import read_events
-from klamm.cli.story import clock_time
+from klamm.cli.output import echo
+from klamm.client.diagnosis.checks import health_checks
 from klamm.errors import UnsupportedVersionError
+from klamm.groups.story import clock_time
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -33,9 +37,10 @@ app = typer.Typer(
 def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT, as_json: AsJson = False
 ) -> None:
-    """Show the cluster's id, its controller, its brokers, their leases, and how many partitions each leads.
+    """Show the cluster's id, its controller, its brokers, their state, and how many partitions each leads.
 
-    A broker whose lease ended does not run, or cannot reach the others, and leads nothing: it is fenced.
+    A broker that is fenced does not run, or cannot reach the others (on klamm: its lease ended), and leads
+    nothing. One that is absent has partitions, and the cluster does not know it.
     """
     with an_admin(bootstrap, timeout) as admin:
         try:
@@ -46,14 +51,14 @@ def describe(
     partitions = [partition for topic in topics for partition in topic.partitions]
     leads = Counter(each.leader_id for each in partitions)
     preferred = Counter(each.leader_id for each in partitions if each.leader_id == each.replicas[0])
-    columns = ("broker", "host", "port", "rack", "lease", "leads", "of them preferred")
+    columns = ("broker", "host", "port", "rack", "state", "leads", "preferred")
     rows: list[tuple[object, ...]] = [
         (
             item.broker_id,
             item.host,
             item.port,
             item.rack or "-",
-            "ended" if item.is_fenced else "valid",
+            "fenced" if item.is_fenced else "active",
             leads[item.broker_id],
             preferred[item.broker_id],
         )
@@ -61,13 +66,33 @@ def describe(
     ]
     known = {item.broker_id for item in found.brokers}
     absent = {broker_id for each in partitions for broker_id in each.replicas} - known
-    rows += [(broker_id, "-", "-", "-", "ended", 0, 0) for broker_id in sorted(absent)]
+    rows += [(broker_id, "-", "-", "-", "absent", 0, 0) for broker_id in sorted(absent)]
     if as_json:
         brokers = [dict(zip(columns, row, strict=True)) for row in rows]
         print_json({"cluster": found.cluster_id, "controller": found.controller_id, "brokers": brokers})
         return
-    typer.echo(f"cluster {found.cluster_id}  controller {found.controller_id}")
+    echo(f"cluster {found.cluster_id}  controller {found.controller_id}")
     print_table(columns, rows)
+
+
+@app.command()
+def health(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT, as_json: AsJson = False
+) -> None:
+    """Check the controller, the brokers, the leaders of all partitions and the disks.
+
+    Exit code 0: all is well; 3: something needs attention. `klamm health` asks only whether a broker
+    responds, and whether a disk is full.
+    """
+    with an_admin(bootstrap, timeout) as admin:
+        checks = list(health_checks(admin))
+    if as_json:
+        print_json([check.as_json() for check in checks])
+    else:
+        for check in checks:
+            print_check(check)
+    if not all(check.is_ok for check in checks):
+        raise typer.Exit(NEEDS_ATTENTION)
 
 
 @app.command()
@@ -82,10 +107,10 @@ def rebalance(
         errors = {str(partition): str(error) for partition, error in results.errors.items()}
         print_json({"moved": moved, "errors": errors})
     elif not moved and not results.errors:
-        typer.echo("Every partition is led by its preferred broker.")
+        echo("Every partition is led by its preferred broker.")
     else:
         for partition in moved:
-            typer.echo(f"{partition} moved to its preferred broker")
+            echo(f"{partition} moved to its preferred broker")
     finish(results.errors)
 
 
@@ -107,7 +132,7 @@ def moves(
         print_json(shown)
         return
     if not found:
-        typer.echo("No moves recorded.")
+        echo("No moves recorded.")
         return
     print_table(
         ("time", "topic", "partition", "from", "to", "epoch", "cause"),

@@ -10,11 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from klamm.cli.failures import FAILED, MISUSED, fail
+from klamm.cli.output import echo, echo_lines
 from klamm.cli.profiles import profile_settings
 from klamm.cli.tables import table_lines
 from klamm.client.admin.admin import Admin
 from klamm.config import ConfigError, from_flags
-from klamm.errors import KlammError
+from klamm.errors import BrokerError, KlammError
+from klamm.printable import printable_json
+from klamm.protocol.errors import ErrorCode
 
 Bootstrap = Annotated[
     str,
@@ -23,22 +26,24 @@ Bootstrap = Annotated[
         "-b",
         metavar="HOST:PORT",
         envvar="KLAMM_BOOTSTRAP",
-        help="A broker of the cluster, klamm or Apache Kafka.",
+        help="The address of a broker of the cluster, klamm or Apache Kafka.",
     ),
 ]
 Timeout = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for the cluster.")
+    float, typer.Option("--timeout", metavar="SECONDS", help="Seconds that the whole command may take.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")]
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_TIMEOUT = 10.0
 
 
 @contextmanager
-def clear_errors() -> Iterator[None]:
-    """Errors of the cluster and of settings end the command with one line."""
+def clear_errors(*, but: type[KlammError] | tuple[()] = ()) -> Iterator[None]:
+    """Errors of the cluster and of settings end the command with one line, but those that it words itself."""
     try:
         yield
+    except but:
+        raise
     except ConfigError as error:
         fail(error, MISUSED)
     except KlammError as error:
@@ -61,14 +66,32 @@ def an_admin(bootstrap: str, timeout: float) -> Iterator[Admin]:
             yield admin
 
 
+def exists(admin: Admin, group: str) -> bool:
+    """Whether there is such a group. Raises KlammError if the cluster does not tell."""
+    found = admin.describe_groups([group], raise_errors=False)
+    error = found.errors.get(group)
+    if error is None:
+        return True
+    if isinstance(error, BrokerError) and error.error_code == ErrorCode.group_id_not_found:
+        # Its members may speak a protocol that only the list knows.
+        return any(item.group_id == group for item in admin.list_groups())
+    raise error
+
+
+def require_group(admin: Admin, group: str) -> None:
+    """End the command if there is no such group."""
+    if not exists(admin, group):
+        fail(f"group {group} does not exist: `klamm groups list` shows those that do")
+
+
 def print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    echo_lines(printable_json(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A plain table: columns as wide as their longest cell, numbers aligned right, no wrapping."""
     for line in table_lines(columns, rows):
-        typer.echo(line)
+        echo(line)
 
 
 def pairs(values: Sequence[str], what: str) -> dict[str, str]:
@@ -83,5 +106,5 @@ def finish(errors: Mapping[Any, KlammError]) -> None:
     """End with a line per item that failed, if any did."""
     if errors:
         for error in errors.values():
-            typer.echo(f"klamm: {error}", err=True)
+            echo(f"klamm: {error}", err=True)
         raise typer.Exit(FAILED)

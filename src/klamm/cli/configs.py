@@ -19,6 +19,7 @@ from klamm.cli.cluster import (
     print_table,
 )
 from klamm.cli.failures import MISUSED, fail
+from klamm.cli.output import echo
 from klamm.client.admin.model import AlterOp, ConfigEntry, Resource
 from klamm.errors import KlammError
 
@@ -30,11 +31,30 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Settings of topics, brokers and groups: show and change them.",
 )
-Topic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="The settings of a topic.")]
-Broker = Annotated[
-    str | None, typer.Option("--broker", metavar="ID", help='The settings of a broker; "" for all of them.')
+Topic = Annotated[
+    str | None,
+    typer.Option(
+        "--topic",
+        metavar="NAME",
+        help="The topic whose settings are meant; give only one of --topic, --broker, --group.",
+    ),
 ]
-Group = Annotated[str | None, typer.Option("--group", metavar="ID", help="The settings of a group.")]
+Broker = Annotated[
+    str | None,
+    typer.Option(
+        "--broker",
+        metavar="ID",
+        help='The id of the broker whose settings are meant; only the settings of all brokers with "".',
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        metavar="ID",
+        help="The group whose settings are meant; give only one of --topic, --broker, --group.",
+    ),
+]
 
 
 def _resource(topic: str | None, broker: str | None, group: str | None) -> tuple[Resource, str]:
@@ -71,7 +91,7 @@ def show(
     if as_json:
         print_json([_as_json(item) for item in entries])
     elif not entries:
-        typer.echo("All settings are at their defaults; --all shows them.")
+        echo("All settings are at their defaults; --all shows them.")
     else:
         rows = [
             (item.name, _value(item), _source(item), "yes" if item.is_read_only else "-") for item in entries
@@ -131,4 +151,4 @@ def alter(
             admin.alter_configs({resource: changes}, raise_errors=False).errors
         )
     finish(errors)
-    typer.echo(f"{resource[0]} {resource[1] or '(all)'} changed")
+    echo(f"{resource[0]} {resource[1] or '(all)'} changed")

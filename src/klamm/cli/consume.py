@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable
 from time import monotonic
 from typing import Annotated, Any
 
@@ -14,10 +15,12 @@ from klamm.cli.cluster import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, an_
 from klamm.cli.completion import complete_topics
 from klamm.cli.failures import FAILED, MISUSED, fail
 from klamm.cli.profiles import profile_settings
-from klamm.cli.record_format import FORMAT_HELP, Render, columns, formatted, json_line, unescaped
+from klamm.cli.record_format import FORMAT_HELP, KAFKA, Render, columns, formatted, json_line, unescaped
 from klamm.cli.start_points import StartPoint, parse_start, seek_all
 from klamm.client.consumer.consumer import Consumer
 from klamm.clock import SystemClock
+from klamm.errors import RecordDeserializationError
+from klamm.printable import printable_lines
 from klamm.protocol.types import TopicPartition
 
 app = typer.Typer(rich_markup_mode=None)
@@ -39,43 +42,92 @@ def consume(
     offset: Annotated[
         str | None,
         typer.Option(
-            "--offset", "-o", help="beginning, end, an offset, -5 (from the fifth before the end), or @TIME."
+            "--offset",
+            "-o",
+            help="Where to start: beginning, end, an offset, -5 (the fifth before the end), or @TIME; "
+            "default: end.",
         ),
     ] = None,
     partition: Annotated[
         list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this partition; repeatable.")
     ] = None,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Join this consumer group, and commit offsets.")
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            help="Join this consumer group and commit offsets; default: read without a group.",
+        ),
     ] = None,
     exit_at_end: Annotated[
-        bool, typer.Option("--exit", "-e", help="Stop at the end offsets of the start.")
+        bool,
+        typer.Option(
+            "--exit", "-e", help="Stop at the ends that the partitions had when the command started."
+        ),
     ] = False,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", "-n", "-c", min=1, help="Stop after this many records.")
+        int | None,
+        typer.Option(
+            "--max-messages",
+            "-n",
+            "-c",
+            min=1,
+            help="Stop after this many records; default: go on until Ctrl-C.",
+        ),
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", metavar="SECONDS", help="Stop after this many seconds without a record."),
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            help="Stop after this many seconds without a record; default: never.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", "-J", help="Print a line of JSON per record.")] = False,
+    decode: Annotated[
+        bool,
+        typer.Option("--decode", help="Print records of __consumer_offsets and __transaction_state decoded."),
+    ] = False,
     text_format: Annotated[
-        str | None, typer.Option("--format", "-f", metavar="FORMAT", help=f"{FORMAT_HELP}; \\n, \\t, \\xHH.")
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="FORMAT",
+            help=f"{FORMAT_HELP}; \\n, \\t, \\xHH; or kafka: as Kafka's formatters of internal topics.",
+        ),
     ] = None,
     keys: Annotated[bool, typer.Option("--keys", help="Print the key and a tab before the value.")] = False,
     headers: Annotated[
-        bool, typer.Option("--headers", help="Print the headers and a tab before that.")
+        bool, typer.Option("--headers", help="Print the headers and a tab before key and value.")
     ] = False,
     timestamps: Annotated[
-        bool, typer.Option("--timestamps", help="Print the timestamp in milliseconds and a tab before that.")
+        bool,
+        typer.Option("--timestamps", help="Print the timestamp in milliseconds and a tab at the beginning."),
     ] = False,
     delimiter: Annotated[
-        str, typer.Option("--delimiter", "-D", metavar="TEXT", help="The delimiter after each record.")
+        str, typer.Option("--delimiter", "-D", metavar="TEXT", help="What is printed after each record.")
     ] = "\\n",
-    null: Annotated[str, typer.Option("--null", metavar="TEXT", help="Printed for null.")] = "",
+    null: Annotated[
+        str,
+        typer.Option(
+            "--null",
+            metavar="TEXT",
+            help="The text that is printed for a key or value of null; default: nothing.",
+        ),
+    ] = "",
     committed: Annotated[
         bool, typer.Option("--committed", help="Skip records of open and aborted transactions.")
     ] = False,
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-registry",
+            metavar="URL",
+            envvar="KLAMM_SCHEMA_REGISTRY",
+            help="The schema registry whose Avro, JSON Schema and Protobuf values are printed as JSON.",
+        ),
+    ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", "-X", metavar="NAME=VALUE", help="A setting of the consumer; repeatable."),
@@ -89,13 +141,17 @@ def consume(
       klamm consume orders --partition 0 --offset -10 --max-messages 10 --json
       klamm consume orders --offset @PT1H --format '%T %k %s\\n'
       klamm consume '^orders\\..*' --group audit
+      klamm consume __consumer_offsets --decode
+      klamm consume __transaction_state --from-beginning --exit --format kafka
     """
     if group is not None and (partition or offset is not None):
         fail("--group cannot be combined with --partition or --offset: remove them", MISUSED)
     try:
         start = None if offset is None else parse_start(offset, SystemClock())
         render: Render = json_line
-        if text_format is not None and not as_json:
+        if decode or text_format == KAFKA:
+            render = _of_internal_topics(topics, as_kafka=text_format == KAFKA)
+        elif text_format is not None and not as_json:
             render = formatted(text_format, null.encode())
         elif not as_json:
             render = columns(
@@ -117,8 +173,10 @@ def consume(
     }
     if group is not None:
         settings["group.id"] = group
+    if schema_registry is not None:
+        settings["value.deserializer"] = _json_of(schema_registry)
     try:
-        with clear_errors(), Consumer(config=settings) as consumer:
+        with clear_errors(but=RecordDeserializationError), Consumer(settings) as consumer:
             names = _existing(bootstrap, topics, DEFAULT_TIMEOUT if timeout is None else timeout)
             if group is not None:
                 _subscribe(consumer, topics, names)
@@ -126,11 +184,33 @@ def consume(
                 _assign(consumer, names, partition, start)
             reading = _Reading(consumer, render, is_in_group=group is not None, exit_at_end=exit_at_end)
             reading.run(max_messages, timeout)
+    except RecordDeserializationError as error:
+        fail(f"record {error.offset} of {error.partition} cannot be read with its schema: {error.__cause__}")
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
     except BrokenPipeError:
         # The reader closed the pipe. Python would report it once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _of_internal_topics(topics: list[str], *, as_kafka: bool) -> Render:
+    from klamm.cli import decoded_records  # noqa: PLC0415 - few read these topics
+
+    others = [topic for topic in topics if topic not in decoded_records.INTERNAL]
+    if others:
+        internal = " and ".join(decoded_records.INTERNAL)
+        fail(f"{others[0]} cannot be decoded: --decode and --format kafka are for {internal}", MISUSED)
+    return decoded_records.as_kafka if as_kafka else decoded_records.decoded
+
+
+def _json_of(url: str) -> Callable[[bytes | None], bytes | None]:
+    from klamm.schemas.printing import JsonOfSchema  # noqa: PLC0415 - few topics have schemas
+    from klamm.schemas.registry_client import SchemaRegistry  # noqa: PLC0415 - as above
+
+    try:
+        return JsonOfSchema(SchemaRegistry(url))
+    except ValueError as error:
+        fail(error, MISUSED)
 
 
 def _existing(bootstrap: str, topics: list[str], timeout: float) -> list[str]:
@@ -173,12 +253,17 @@ def _assign(
         seek_all(consumer, found, start)
 
 
+def _on_terminal(render: Render) -> Render:
+    return lambda record: printable_lines(render(record).decode(errors="backslashreplace")).encode()
+
+
 class _Reading:
     """Reads and prints until a limit is reached."""
 
     def __init__(self, consumer: Consumer, render: Render, *, is_in_group: bool, exit_at_end: bool) -> None:
         self._consumer = consumer
-        self._render = render
+        # What a record has must not control the terminal; programs get it byte for byte.
+        self._render = _on_terminal(render) if sys.stdout.isatty() else render
         self._is_in_group = is_in_group
         self._exit_at_end = exit_at_end
         self._ends: dict[TopicPartition, int] = {}  # where each partition ended when it was assigned

@@ -11,8 +11,9 @@ from klamm.cli import ctl_faults, ctl_wait
 from klamm.cli.cluster import AsJson, print_json, print_table
 from klamm.cli.control_port import DEFAULT_TIMEOUT, Control, Timeout, ask, path_of
 from klamm.cli.failures import MISUSED, fail
-from klamm.cli.story import clock_time
+from klamm.cli.output import echo, echo_lines
 from klamm.durations import nanoseconds
+from klamm.groups.story import clock_time
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -26,6 +27,9 @@ app = typer.Typer(
   klamm ctl faults add fail OffsetCommit --group billing --error NOT_COORDINATOR --times 2
   klamm ctl wait group billing --lag 0
   klamm ctl story billing
+
+A port with a token needs it in KLAMM_CONTROL_TOKEN. One with TLS, --control https://HOST:PORT, needs the
+file of its CA in KLAMM_CONTROL_CA, unless the system trusts it.
 
 Programs use the same port over HTTP, with JSON: docs/testing-other-languages.md.
 """,
@@ -52,7 +56,7 @@ def _print_clock(answer: dict[str, Any], as_json: bool) -> None:
         print_json(answer)
         return
     rate = "stopped" if answer["rate"] == 0 else f"rate {answer['rate']:g}"
-    typer.echo(f"{clock_time(answer['timestamp_ms'])} UTC  {answer['clock']}  {rate}")
+    echo(f"{clock_time(answer['timestamp_ms'])} UTC  {answer['clock']}  {rate}")
 
 
 @clock_app.command()
@@ -63,7 +67,10 @@ def show(control: Control = "", timeout: Timeout = DEFAULT_TIMEOUT, as_json: AsJ
 
 @clock_app.command()
 def advance(
-    duration: Annotated[str, typer.Argument(metavar="DURATION", help="As 2h, 1h30m, 250ms, 7d.")],
+    duration: Annotated[
+        str,
+        typer.Argument(metavar="DURATION", help="How far to move the time, as in 2h, 1h30m, 250ms or 7d."),
+    ],
     control: Control = "",
     timeout: Timeout = 600.0,
     as_json: AsJson = False,
@@ -101,7 +108,13 @@ def run(control: Control = "", timeout: Timeout = DEFAULT_TIMEOUT, as_json: AsJs
 @clock_app.command()
 def rate(
     factor: Annotated[
-        float, typer.Argument(metavar="RATE", min=0, max=1_000_000, help="60: a minute in each second.")
+        float,
+        typer.Argument(
+            metavar="RATE",
+            min=0,
+            max=1_000_000,
+            help="How many times faster than real time it runs: with 60, a minute passes each second.",
+        ),
     ],
     control: Control = "",
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -114,7 +127,7 @@ def rate(
 @app.command()
 def story(
     name: Annotated[
-        str | None, typer.Argument(metavar="GROUP", help="A group or transactional id; all if left out.")
+        str | None, typer.Argument(metavar="GROUP", help="A group or transactional id; default: all of them.")
     ] = None,
     times: Annotated[bool, typer.Option("--times", help="Begin each line with its time.")] = False,
     control: Control = "",
@@ -127,14 +140,14 @@ def story(
     if as_json:
         print_json(answer)
     else:
-        typer.echo(answer["story"] or "No events recorded.")
+        echo_lines(answer["story"] or "No events recorded.")
 
 
 @app.command()
 def records(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The name of the topic.")],
     uncommitted: Annotated[
-        bool, typer.Option("--uncommitted", help="Also those of open and aborted transactions.")
+        bool, typer.Option("--uncommitted", help="Print records of open and aborted transactions, too.")
     ] = False,
     control: Control = "",
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -175,7 +188,7 @@ def _content(record: dict[str, Any], name: str) -> str:
 
 @app.command()
 def group(
-    group_id: Annotated[str, typer.Argument(metavar="GROUP")],
+    group_id: Annotated[str, typer.Argument(metavar="GROUP", help="The id of the group.")],
     control: Control = "",
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
@@ -187,7 +200,7 @@ def group(
     if as_json:
         print_json(answer)
         return
-    typer.echo(f"group {group_id}: {answer['state']}, lag {answer['total_lag']}")
+    echo(f"group {group_id}: {answer['state']}, lag {answer['total_lag']}")
     print_table(
         ("member", "partitions"),
         [
@@ -201,7 +214,7 @@ def group(
 
 def _end(control: str, timeout: float, how: str) -> None:
     answer = ask(control, timeout, "POST", f"/broker/{how}")
-    typer.echo(f"{answer['bootstrap']} is {'up' if answer['is_running'] else 'down'}")
+    echo(f"{answer['bootstrap']} is {'up' if answer['is_running'] else 'down'}")
 
 
 @app.command()

@@ -20,29 +20,64 @@ _FACTS = ("id", "fault", "api", "count", "is_over")  # columns of their own
 def add(
     kind: Annotated[
         str,
-        typer.Argument(metavar="FAULT", help="fail, delay, drop, lose, cut, hang, fill_disk or fail_fsync."),
+        typer.Argument(
+            metavar="FAULT", help="What happens: fail, delay, drop, lose, cut, hang, fill_disk or fail_fsync."
+        ),
     ],
     api: Annotated[
-        str | None, typer.Argument(metavar="API", help="As Produce, OffsetCommit; all if left out.")
+        str | None,
+        typer.Argument(
+            metavar="API",
+            help="The API whose requests are hit, as in Produce or OffsetCommit; default: every API.",
+        ),
     ] = None,
-    error: Annotated[str | None, typer.Option(metavar="NAME", help="What `fail` answers with.")] = None,
+    error: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The error code that `fail` answers with, as in NOT_COORDINATOR; only for `fail`.",
+        ),
+    ] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How long `delay` takes, as 10s.")
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="How much later `delay` does the work, as in 10s or 250ms; only for `delay`.",
+        ),
     ] = None,
     when: Annotated[
-        str | None, typer.Option(metavar="before|after", help="`drop` before or after the work is done.")
+        str | None,
+        typer.Option(
+            metavar="before|after",
+            help="Whether `drop` closes the connection before or after the work; default: before.",
+        ),
     ] = None,
-    version: Annotated[int | None, typer.Option(help="Requests of this version of the API.")] = None,
-    topic: Annotated[str | None, typer.Option(help="Requests that name this topic; its files.")] = None,
-    partition: Annotated[int | None, typer.Option(help="And this partition of it.")] = None,
-    client_id: Annotated[str | None, typer.Option(help="Requests of this client.")] = None,
-    group: Annotated[str | None, typer.Option(help="Requests about this group.")] = None,
+    version: Annotated[int | None, typer.Option(help="Hit only requests of this version of the API.")] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(help="Hit only requests that name this topic; for faults of the disk: only its files."),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option(help="Hit only requests that name this partition; needs --topic.")
+    ] = None,
+    client_id: Annotated[str | None, typer.Option(help="Hit only requests of this client.id.")] = None,
+    group: Annotated[str | None, typer.Option(help="Hit only requests about this group.")] = None,
     transactional_id: Annotated[
-        str | None, typer.Option(help="Requests about this transactional id.")
+        str | None, typer.Option(help="Hit only requests about this transactional id.")
     ] = None,
-    times: Annotated[int | None, typer.Option(help="How often; until it is lifted if left out.")] = None,
-    probability: Annotated[float | None, typer.Option(help="Now and then: 0.1 is one in ten.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed gives the same sequence.")] = None,
+    times: Annotated[
+        int | None, typer.Option(help="How many times it happens; default: until it is lifted.")
+    ] = None,
+    probability: Annotated[
+        float | None,
+        typer.Option(help="The share of requests that are hit, from 0 to 1; default: 1, every request."),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="With --probability: the seed of the choice, so that a test can repeat it; default: 0."
+        ),
+    ] = None,
     control: Control = "",
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
@@ -82,7 +117,12 @@ def list_faults(control: Control = "", timeout: Timeout = DEFAULT_TIMEOUT, as_js
 
 @app.command()
 def lift(
-    ids: Annotated[list[int] | None, typer.Argument(metavar="ID...")] = None,
+    ids: Annotated[
+        list[int] | None,
+        typer.Argument(
+            metavar="ID...", help="Ids of faults, as `klamm ctl faults add` and `list` print them."
+        ),
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Lift all faults.")] = False,
     control: Control = "",
     timeout: Timeout = DEFAULT_TIMEOUT,

@@ -9,6 +9,7 @@ import typer
 from klamm.cli.cluster import AsJson, print_json
 from klamm.cli.control_port import Control, Timeout, ask, path_of
 from klamm.cli.failures import MISUSED, fail
+from klamm.cli.output import echo_lines
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -21,13 +22,30 @@ _GRACE_S = 5.0  # for the response itself
 
 @app.command()
 def group(
-    group_id: Annotated[str, typer.Argument(metavar="GROUP")],
+    group_id: Annotated[str, typer.Argument(metavar="GROUP", help="The id of the group.")],
     state: Annotated[
-        str | None, typer.Option(help="Stable, Empty, PreparingRebalance, CompletingRebalance or Dead.")
+        str | None,
+        typer.Option(
+            help="Wait for this state: Stable, Empty, PreparingRebalance, CompletingRebalance or Dead; "
+            "default: any."
+        ),
     ] = None,
-    members: Annotated[int | None, typer.Option(min=0, help="How many members.")] = None,
-    member: Annotated[list[str] | None, typer.Option(help="The client id of a member; all of them.")] = None,
-    lag: Annotated[int | None, typer.Option(min=0, help="The highest lag of all its partitions.")] = None,
+    members: Annotated[
+        int | None, typer.Option(min=0, help="Wait for this number of members; default: any.")
+    ] = None,
+    member: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Wait for a member with this client.id, and no others than those named; repeatable."
+        ),
+    ] = None,
+    lag: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Wait until the lag of all partitions together is at most this many records; default: any.",
+        ),
+    ] = None,
     control: Control = "",
     timeout: Timeout = _TIMEOUT,
     as_json: AsJson = False,
@@ -50,10 +68,10 @@ def group(
 
 @app.command()
 def topic(
-    name: Annotated[str, typer.Argument(metavar="TOPIC")],
-    records: Annotated[int, typer.Option(min=0, help="How many records, or more.")] = 1,
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The name of the topic.")],
+    records: Annotated[int, typer.Option(min=0, help="Wait for at least this many records.")] = 1,
     uncommitted: Annotated[
-        bool, typer.Option("--uncommitted", help="Also those of open and aborted transactions.")
+        bool, typer.Option("--uncommitted", help="Count records of open and aborted transactions, too.")
     ] = False,
     control: Control = "",
     timeout: Timeout = _TIMEOUT,
@@ -71,9 +89,15 @@ def topic(
 
 @app.command()
 def event(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of its line in the story.")],
-    group_id: Annotated[str | None, typer.Option("--group", help="In the story of this group.")] = None,
-    transactional_id: Annotated[str | None, typer.Option(help="Or of this transactional id.")] = None,
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="A part of the line that the event has in the story.")
+    ],
+    group_id: Annotated[
+        str | None, typer.Option("--group", help="Look only at the story of this group.")
+    ] = None,
+    transactional_id: Annotated[
+        str | None, typer.Option(help="Look only at the story of this transactional id.")
+    ] = None,
     control: Control = "",
     timeout: Timeout = _TIMEOUT,
     as_json: AsJson = False,
@@ -95,8 +119,10 @@ def event(
 
 @app.command()
 def fault(
-    number: Annotated[int, typer.Argument(metavar="ID", min=1)],
-    count: Annotated[int, typer.Option(min=0, help="How often, or more often.")] = 1,
+    number: Annotated[int, typer.Argument(metavar="ID", min=1, help="The id of the fault.")],
+    count: Annotated[
+        int, typer.Option(min=0, help="Wait until it has happened at least this many times.")
+    ] = 1,
     control: Control = "",
     timeout: Timeout = _TIMEOUT,
     as_json: AsJson = False,
@@ -120,4 +146,4 @@ def _print(answer: Any, text: str, as_json: bool) -> None:
     if as_json:
         print_json(answer)
     else:
-        typer.echo(text)
+        echo_lines(text)

@@ -10,8 +10,10 @@ from typing import Annotated, Final
 import typer
 
 from klamm.cli.dump_files import DumpError, Fact, facts
+from klamm.cli.dump_journal import Journals
 from klamm.cli.dump_store import exported, stored_facts, stored_partitions
 from klamm.cli.failures import FAILED, MISUSED, fail
+from klamm.cli.output import echo, echo_lines
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -22,7 +24,8 @@ def dump(
         list[Path] | None,
         typer.Argument(
             metavar="FILES...",
-            help="Files of one or more logs; with --store TOPIC-PARTITION, or nothing to list partitions.",
+            help="Log files, or folders of partitions for their whole logs. With --store: partitions as "
+            "TOPIC-PARTITION; without any, they are listed.",
         ),
     ] = None,
     records: Annotated[
@@ -31,22 +34,33 @@ def dump(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     store: Annotated[
         str | None,
-        typer.Option("--store", metavar="URL", help="Read partitions from this PostgreSQL database."),
+        typer.Option(
+            "--store",
+            metavar="URL",
+            help="Read partitions from this PostgreSQL database; default: from files.",
+        ),
     ] = None,
     export: Annotated[
         Path | None,
-        typer.Option("--export", metavar="FOLDER", help="With --store: write segment files, print nothing."),
+        typer.Option(
+            "--export",
+            metavar="FOLDER",
+            help="Write segment files to this folder and print nothing; only with --store.",
+        ),
     ] = None,
 ) -> None:
     """Print the content of log files: segments, indexes, producer snapshots, checkpoints.
 
-    Reads files of klamm and of Apache Kafka, checks the checksum of every batch, and changes nothing. The
-    exit code is 1 when a file cannot be read to its end.
+    Reads files of klamm and of Apache Kafka, checks the checksum of every batch, and changes nothing. Behind
+    the last segment of a partition, what only klamm's journal has is printed, too: a running broker writes
+    it to the segments within a minute, a killed one when it starts again. The exit code is 1 when something
+    cannot be read to its end.
 
     \b
+      klamm dump klamm-data/orders-0
       klamm dump klamm-data/orders-0/*.log
       klamm dump --records --json klamm-data/orders-0/00000000000000000000.log
-      klamm dump --records klamm-data/__transaction_state-*/*.log
+      klamm dump --records klamm-data/__transaction_state-*
       klamm dump klamm-data/orders-0/*.index klamm-data/orders-0/*.timeindex
       klamm dump klamm-data/*checkpoint klamm-data/orders-0/leader-epoch-checkpoint
       klamm dump --store postgresql://klamm@db/klamm
@@ -59,34 +73,35 @@ def dump(
         _list_partitions(store, export, as_json=as_json)
         return
     is_whole = True
+    journals = Journals()
     for path in files:
         if len(files) > 1 and not as_json and export is None:
-            typer.echo(f"{path}:")
+            echo(f"{path}:")
         try:
             if store is None:
-                found = facts(path, with_records=records)
+                found = facts(path, journals, with_records=records)
             elif export is None:
                 found = stored_facts(store, str(path), with_records=records)
             else:
-                typer.echo(f"wrote {exported(store, str(path), export)}", err=True)
+                echo(f"wrote {exported(store, str(path), export)}", err=True)
                 continue
             for fact in found:
-                typer.echo(json.dumps({"file": str(path), **fact}) if as_json else as_line(fact))
+                echo_lines(json.dumps({"file": str(path), **fact}) if as_json else as_line(fact))
         except DumpError as error:
             is_whole = False
-            typer.echo(f"klamm: {error}", err=True)
+            echo(f"klamm: {error}", err=True)
     if not is_whole:
         raise typer.Exit(FAILED)
 
 
 def _list_partitions(store: str | None, export: Path | None, *, as_json: bool) -> None:
     if store is None:
-        fail("name the files of one or more logs, as in klamm-data/orders-0/*.log", MISUSED)
+        fail("name the folder of a partition, as in klamm-data/orders-0, or files of its log", MISUSED)
     if export is not None:
         fail("--export needs the partitions to export, as in orders-0", MISUSED)
     try:
         for fact in stored_partitions(store):
-            typer.echo(json.dumps(fact) if as_json else as_line(fact))
+            echo_lines(json.dumps(fact) if as_json else as_line(fact))
     except DumpError as error:
         fail(error)
 
@@ -96,7 +111,8 @@ def as_line(fact: Fact) -> str:
     if fact["type"] != "batch":
         return "  ".join(_pair(name, value) for name, value in fact.items() if name != "type")
     lines = [_batch_line(fact)]
-    for record in fact.get("records", ()):
+    is_marker = "marker" in fact  # whose record says what the line of the batch has said
+    for record in () if is_marker else fact.get("records", ()):
         content = {name: value for name, value in record.items() if name not in _RECORD_COLUMNS}
         lines.append(
             f"    {record['offset']}  {_instant(record['timestamp_ms'])}  "
@@ -116,10 +132,11 @@ def _pair(name: str, value: object) -> str:
 
 
 def _batch_line(batch: Fact) -> str:
+    place = "in the journal" if batch["in_journal"] else f"at {batch['position']}"
     parts = [
         f"offsets {batch['base_offset']}-{batch['last_offset']}",
         f"{batch['record_count']} record(s)",
-        f"{batch['size_bytes']} bytes at {batch['position']}",
+        f"{batch['size_bytes']} bytes {place}",
         f"epoch {batch['leader_epoch']}",
         f"{batch['timestamp_type']} {_instant(batch['max_timestamp_ms'])}",
     ]
@@ -132,7 +149,8 @@ def _batch_line(batch: Fact) -> str:
     if batch["is_transactional"]:
         parts.append("transactional")
     if batch["is_control"]:
-        parts.append(f"control {batch['marker']}" if "marker" in batch else "control")
+        marker = f"control {batch['marker']} coordinator epoch {batch.get('coordinator_epoch')}"
+        parts.append(marker if "marker" in batch else "control")
     if batch["delete_horizon_ms"] is not None:
         parts.append(f"delete horizon {_instant(batch['delete_horizon_ms'])}")
     return "  ".join(parts)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from klamm.cli.dump_journal import IN_JOURNAL, Journals, log_batches, partition_segments
 from klamm.cli.dump_records import Decode, decoder_for
 from klamm.client.consumer.record_json import text_or_base64
 from klamm.protocol.errors import DecodeError
@@ -21,8 +22,7 @@ from klamm.storage.engines.segments.checkpoints import (
     decode_partition_metadata,
 )
 from klamm.storage.engines.segments.epochs import decode_epochs
-from klamm.storage.engines.segments.files import OsFiles
-from klamm.storage.engines.segments.scan import FoundBatch, walk
+from klamm.storage.engines.segments.scan import FoundBatch
 from klamm.storage.log import LogError
 from klamm.storage.producer_snapshot import decode_snapshot
 
@@ -33,11 +33,15 @@ class DumpError(Exception):
     """A file that cannot be read to its end; the message says where and why."""
 
 
-def facts(path: Path, *, with_records: bool) -> Iterator[Fact]:
-    """The entries of one file; raises DumpError where it is invalid."""
-    reader = _reader(path)
+def facts(path: Path, journals: Journals, *, with_records: bool) -> Iterator[Fact]:
+    """The entries of a file, or of the log in a partition's folder; DumpError where it is invalid."""
     try:
-        yield from reader(path, with_records)
+        if path.is_dir():
+            yield from _partition(path, journals, with_records)
+        elif (reader := _reader(path)) is None:
+            yield from _log([path], journals, with_records)
+        else:
+            yield from reader(path)
     except (LogError, DecodeError) as error:
         message = str(error)
         raise DumpError(message if message.startswith(str(path)) else f"{path}: {message}") from error
@@ -45,22 +49,32 @@ def facts(path: Path, *, with_records: bool) -> Iterator[Fact]:
         raise DumpError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _reader(path: Path) -> Callable[[Path, bool], Iterator[Fact]]:
+def _reader(path: Path) -> Callable[[Path], Iterator[Fact]] | None:
+    """How to read a file; None for a segment."""
     if path.name in _READERS_BY_NAME:
         return _READERS_BY_NAME[path.name]
     for suffix, reader in _READERS_BY_SUFFIX.items():
         # A file that is being deleted or swapped has a second suffix.
         if suffix in path.suffixes:
             return reader
+    if names.LOG_SUFFIX in path.suffixes:
+        return None
     raise DumpError(
         f"{path} is not a log file: expected .log, .index, .timeindex, .txnindex or .snapshot files, "
-        "a checkpoint, partition.metadata or meta.properties"
+        "a checkpoint, partition.metadata, meta.properties, or the folder of a partition"
     )
 
 
-def _log(path: Path, with_records: bool) -> Iterator[Fact]:
-    topic = path.absolute().parent.name.rpartition("-")[0]
-    return batch_facts(walk(OsFiles(), str(path), check_crc=True), topic, with_records=with_records)
+def _partition(folder: Path, journals: Journals, with_records: bool) -> Iterator[Fact]:
+    segments = partition_segments(folder)
+    if not segments:
+        raise DumpError(f"{folder} has no segments: expected the folder of a partition, as in orders-0")
+    return _log(segments, journals, with_records)
+
+
+def _log(segments: list[Path], journals: Journals, with_records: bool) -> Iterator[Fact]:
+    topic = segments[0].absolute().parent.name.rpartition("-")[0]
+    return batch_facts(log_batches(segments, journals), topic, with_records=with_records)
 
 
 def batch_facts(batches: Iterable[FoundBatch], topic: str, *, with_records: bool) -> Iterator[Fact]:
@@ -80,7 +94,8 @@ def _batch(found: FoundBatch) -> Fact:
     header = found.header
     fact: Fact = {
         "type": "batch",
-        "position": found.position,
+        "position": None if found.position == IN_JOURNAL else found.position,
+        "in_journal": found.position == IN_JOURNAL,
         "size_bytes": header.size_bytes,
         "base_offset": header.base_offset,
         "last_offset": header.last_offset,
@@ -129,19 +144,19 @@ def _decoded(record: Record, decode: Decode) -> Fact:
     return fact or {"record": "unknown", **_content(record)}
 
 
-def _index(path: Path, _: bool) -> Iterator[Fact]:
+def _index(path: Path) -> Iterator[Fact]:
     base_offset = _base_offset(path)
     for offset, position in _entries(path, ">ii"):
         yield {"type": "index", "last_offset": base_offset + offset, "position": position}
 
 
-def _time_index(path: Path, _: bool) -> Iterator[Fact]:
+def _time_index(path: Path) -> Iterator[Fact]:
     base_offset = _base_offset(path)
     for timestamp_ms, offset in _entries(path, ">qi"):
         yield {"type": "timeindex", "timestamp_ms": timestamp_ms, "offset": base_offset + offset}
 
 
-def _txn_index(path: Path, _: bool) -> Iterator[Fact]:
+def _txn_index(path: Path) -> Iterator[Fact]:
     for version, producer_id, first_offset, last_offset, last_stable_offset in _entries(path, ">hqqqq"):
         yield {
             "type": "txnindex",
@@ -176,7 +191,7 @@ def _entries(path: Path, layout: str) -> Iterator[tuple[int, ...]]:
         raise DecodeError(f"{len(data)} bytes are no number of entries of {entry_bytes} bytes")
 
 
-def _snapshot(path: Path, _: bool) -> Iterator[Fact]:
+def _snapshot(path: Path) -> Iterator[Fact]:
     for entry in decode_snapshot(path.read_bytes()):
         last = entry.summaries()[-1] if entry.batches else None
         yield {
@@ -191,21 +206,21 @@ def _snapshot(path: Path, _: bool) -> Iterator[Fact]:
         }
 
 
-def _offset_checkpoint(path: Path, _: bool) -> Iterator[Fact]:
+def _offset_checkpoint(path: Path) -> Iterator[Fact]:
     for (topic, partition), offset in decode_offsets(path.read_bytes()).items():
         yield {"type": "checkpoint", "topic": topic, "partition": partition, "offset": offset}
 
 
-def _epoch_checkpoint(path: Path, _: bool) -> Iterator[Fact]:
+def _epoch_checkpoint(path: Path) -> Iterator[Fact]:
     for entry in decode_epochs(path.read_bytes()):
         yield {"type": "epoch", "leader_epoch": entry.epoch, "start_offset": entry.start_offset}
 
 
-def _partition_metadata(path: Path, _: bool) -> Iterator[Fact]:
+def _partition_metadata(path: Path) -> Iterator[Fact]:
     yield {"type": "partition", "topic_id": id_to_text(decode_partition_metadata(path.read_bytes()))}
 
 
-def _meta_properties(path: Path, _: bool) -> Iterator[Fact]:
+def _meta_properties(path: Path) -> Iterator[Fact]:
     meta = decode_meta(path.read_bytes())
     yield {
         "type": "directory",
@@ -225,7 +240,6 @@ _READERS_BY_NAME: Final = {
     names.CLEANER_CHECKPOINT: _offset_checkpoint,
 }
 _READERS_BY_SUFFIX: Final = {
-    names.LOG_SUFFIX: _log,
     names.INDEX_SUFFIX: _index,
     names.TIME_INDEX_SUFFIX: _time_index,
     names.TXN_INDEX_SUFFIX: _txn_index,

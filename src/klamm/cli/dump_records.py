@@ -10,6 +10,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from klamm.coordinator.group import records as group_records
+from klamm.coordinator.group.consumer.remembered import (
+    ConsumerCurrent,
+    ConsumerGroupEpoch,
+    ConsumerMember,
+    ConsumerRegex,
+    ConsumerTarget,
+    ConsumerTargetEpoch,
+    ConsumerTopicMetadata,
+    CurrentValue,
+    EpochValue,
+    MemberValue,
+    TargetEpochValue,
+)
 from klamm.coordinator.group.remembered import (
     GroupForgotten,
     GroupRegistered,
@@ -71,8 +84,70 @@ def _offsets_topic(key: bytes | None, value: bytes | None) -> Fact | None:
             }
         case GroupForgotten(group_id):
             return {"record": "group_tombstone", "group": group_id}
+        case ConsumerGroupEpoch() | ConsumerTopicMetadata() | ConsumerTargetEpoch() as about_group:
+            return _of_consumer_group(about_group)
+        case ConsumerMember() | ConsumerTarget() | ConsumerCurrent() as about_member:
+            return _of_consumer_member(about_member)
+        case ConsumerRegex(group_id, regex, matched):
+            fact = {"record": _CONSUMER_RECORDS[ConsumerRegex], "group": group_id, "regex": regex}
+            return fact | ({} if matched is None else {"topics": list(matched.topics)})
         case _:
             return None
+
+
+_CONSUMER_RECORDS: Final[Mapping[type, str]] = {
+    ConsumerGroupEpoch: "consumer_group_metadata",
+    ConsumerTopicMetadata: "consumer_group_partition_metadata",
+    ConsumerMember: "consumer_group_member_metadata",
+    ConsumerTargetEpoch: "consumer_group_target_assignment_metadata",
+    ConsumerTarget: "consumer_group_target_assignment_member",
+    ConsumerCurrent: "consumer_group_current_member_assignment",
+    ConsumerRegex: "consumer_group_regular_expression",
+}
+
+
+def _of_consumer_group(record: ConsumerGroupEpoch | ConsumerTopicMetadata | ConsumerTargetEpoch) -> Fact:
+    fact: Fact = {"record": _CONSUMER_RECORDS[type(record)], "group": record.group_id}
+    match record:
+        case ConsumerGroupEpoch(value=EpochValue() as value):
+            return fact | {"epoch": value.epoch, "metadata_hash": value.metadata_hash}
+        case ConsumerTargetEpoch(value=TargetEpochValue() as target):
+            return fact | {"assignment_epoch": target.epoch, "assignment_timestamp_ms": target.timestamp_ms}
+        case _:
+            return fact
+
+
+def _of_consumer_member(record: ConsumerMember | ConsumerTarget | ConsumerCurrent) -> Fact:
+    fact: Fact = {
+        "record": _CONSUMER_RECORDS[type(record)],
+        "group": record.group_id,
+        "member_id": record.member_id,
+    }
+    match record:
+        case ConsumerMember(value=MemberValue() as member):
+            return fact | {
+                "instance_id": member.instance_id,
+                "rack_id": member.rack_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "subscription": list(member.topics),
+                "regex": member.regex,
+                "rebalance_timeout_ms": member.rebalance_timeout_ms,
+                "assignor": member.assignor,
+                "is_classic": member.classic is not None,
+            }
+        case ConsumerTarget(value=target) if target is not None:
+            return fact | {"partitions": {id_to_text(key): list(held) for key, held in target.items()}}
+        case ConsumerCurrent(value=CurrentValue() as current):
+            return fact | {
+                "epoch": current.epoch,
+                "previous_epoch": current.previous_epoch,
+                "state": current.state,
+                "assigned": {id_to_text(key): list(held) for key, held in current.assigned.items()},
+                "pending": {id_to_text(key): list(held) for key, held in current.pending.items()},
+            }
+        case _:
+            return fact
 
 
 def _member(member: RegisteredMember) -> Fact:

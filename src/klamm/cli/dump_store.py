@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from klamm.cli.dump_files import DumpError, Fact, batch_facts
 from klamm.clock import SystemClock
+from klamm.extras import install_command
 from klamm.protocol.errors import DecodeError
 from klamm.records.batch import crc_is_valid, iter_headers
 from klamm.storage.engines.segments.names import parse_partition_directory
@@ -16,7 +17,7 @@ from klamm.storage.engines.segments.scan import FoundBatch
 from klamm.storage.log import LogError
 
 if TYPE_CHECKING:
-    from klamm.storage.engines.postgresql.export import LogReader, StoredLog
+    from klamm.storage.engines.postgresql.export import DatabaseLogs, StoredLog
 
 
 def stored_facts(url: str, name: str, *, with_records: bool) -> Iterator[Fact]:
@@ -46,7 +47,7 @@ def exported(url: str, name: str, folder: Path) -> Path:
         return export_segments(reader, log, folder, SystemClock())
 
 
-def _found(reader: LogReader, log: StoredLog) -> Iterator[FoundBatch]:
+def _found(reader: DatabaseLogs, log: StoredLog) -> Iterator[FoundBatch]:
     position = 0
     for batch in reader.batches(log):
         _, header = next(iter_headers(batch))
@@ -57,7 +58,7 @@ def _found(reader: LogReader, log: StoredLog) -> Iterator[FoundBatch]:
 
 
 @contextmanager
-def _opened(url: str, name: str) -> Iterator[tuple[LogReader, StoredLog]]:
+def _opened(url: str, name: str) -> Iterator[tuple[DatabaseLogs, StoredLog]]:
     place = parse_partition_directory(name)
     if place is None:
         raise DumpError(f"{name} is not a partition: expected TOPIC-PARTITION, as in orders-0")
@@ -66,15 +67,13 @@ def _opened(url: str, name: str) -> Iterator[tuple[LogReader, StoredLog]]:
 
 
 @contextmanager
-def _reading(url: str, name: str) -> Iterator[LogReader]:
+def _reading(url: str, name: str) -> Iterator[DatabaseLogs]:
     try:
         # Imported here: only klamm[postgresql] has psycopg.
         from klamm.storage.engines.postgresql.connection import StoreUnavailableError  # noqa: PLC0415
         from klamm.storage.engines.postgresql.export import open_reader  # noqa: PLC0415
     except ImportError as error:
-        raise DumpError(
-            f"--store needs psycopg ({error}): install it with pip install 'klamm[postgresql]'"
-        ) from error
+        raise DumpError(f"--store needs psycopg ({error}): {install_command('postgresql')}") from error
     try:
         with open_reader(url) as reader:
             yield reader

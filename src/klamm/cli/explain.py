@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
-from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 import typer
@@ -16,17 +14,23 @@ from klamm.cli.cluster import (
     Bootstrap,
     Timeout,
     an_admin,
-    clear_errors,
     print_json,
+    require_group,
 )
 from klamm.cli.completion import complete_groups
+from klamm.cli.diagnose import print_finding
 from klamm.cli.failures import fail
-from klamm.cli.story import chapters, clock_time, summary, told_once
-from klamm.client.admin.offsets import EARLIEST, LATEST
-from klamm.client.consumer.consumer import Consumer
-from klamm.protocol.types import TopicPartition
+from klamm.cli.output import echo, echo_lines
+from klamm.cli.reading import a_reader
+from klamm.cli.reconciling import under_way
+from klamm.cli.survey import survey
+from klamm.client.admin.offsets import EARLIEST
+from klamm.client.diagnosis.reading import EVENTS_TOPIC, events_since
+from klamm.clock import SystemClock
+from klamm.groups.diagnosis.finding import Finding, GroupVerdict
+from klamm.groups.diagnosis.storm import root_cause
+from klamm.groups.story import clock_time, story_entries, summary, without_repeats
 
-EVENTS_TOPIC: Final = "__klamm_events"
 WIDTH: Final = 110
 
 
@@ -35,7 +39,7 @@ def explain(
         str,
         typer.Argument(
             metavar="GROUP",
-            help="Id of the group.",
+            help="The id of the group.",
             autocompletion=complete_groups,
         ),
     ],
@@ -46,6 +50,9 @@ def explain(
 ) -> None:
     """Explain why a group rebalanced: which member caused it, how long it took, which partitions moved.
 
+    Of a consumer group: each epoch with its cause, changes of its protocol, who holds it up now and since
+    when, and which partitions wait for whom.
+
     Reads the topic __klamm_events, which only klamm's broker writes.
 
     \b
@@ -53,54 +60,64 @@ def explain(
       klamm groups explain billing --last 10 --json
     """
     events = [event for event in read_events(bootstrap, timeout) if event.get("group_id") == group]
-    story = chapters(events) if as_json else told_once(chapters(events))
+    story = story_entries(events) if as_json else without_repeats(story_entries(events))
     shown = story[-last:] if last > 0 else story
+    if not story:
+        with an_admin(bootstrap, timeout) as admin:
+            require_group(admin, group)
     if as_json:
-        print_json([dict(chapter.event) for chapter in shown])
+        print_json([dict(entry.event) for entry in shown])
         return
     if not story:
-        typer.echo(f"No events recorded for group {group}.")
+        echo(f"No events recorded for group {group}.")
         return
-    typer.echo(f"{group}: {summary(events)}\n")
+    echo(f"{group}: {summary(events)}")
+    root = root_cause(sorted(events, key=lambda event: int(event["timestamp_ms"])))
+    if root is not None:
+        echo(f"Root cause: {root.text} ({root.who}). {root.cure}")
+    for finding in _under_way(bootstrap, timeout, group):
+        echo()
+        print_finding(finding)
+    _print_reconciling(bootstrap, timeout, group, events)
+    echo()
     if len(shown) < len(story):
-        typer.echo(f"The last {len(shown)} of {len(story)} events; --last 0 shows all.\n")
-    for chapter in shown:
-        when = clock_time(chapter.timestamp_ms)
+        echo(f"The last {len(shown)} of {len(story)} events; --last 0 shows all.")
+        echo()
+    for entry in shown:
+        when = clock_time(entry.timestamp_ms)
         lines = textwrap.fill(
-            f"{when}  {chapter.text}",
+            f"{when}  {entry.text}",
             WIDTH,
             subsequent_indent=" " * (len(when) + 2),
             break_on_hyphens=False,  # member ids contain hyphens, and are copied from here
             break_long_words=False,
         )
-        typer.echo(lines)
+        echo_lines(lines)
+
+
+def _under_way(bootstrap: str, timeout: float, group: str) -> list[Finding]:
+    """The rebalance that is not over, if there is one."""
+    found = [diagnosis for _, diagnosis in survey(bootstrap, timeout, [group]).groups]
+    findings = [each for diagnosis in found for each in diagnosis.findings]
+    return [each for each in findings if each.verdict is GroupVerdict.REBALANCING]
+
+
+def _print_reconciling(bootstrap: str, timeout: float, group: str, events: list[dict[str, Any]]) -> None:
+    """Who holds up a consumer group, and who waits for what, if anybody does."""
+    with an_admin(bootstrap, timeout) as admin:
+        found = admin.describe_groups([group], raise_errors=False).successes.get(group)
+    lines = [] if found is None else under_way(found, events, SystemClock().timestamp_ms())
+    if lines:
+        echo()
+        echo("Under way:")
+        for line in lines:
+            echo(f"  {line}")
 
 
 def read_events(bootstrap: str, timeout: float) -> list[dict[str, Any]]:
-    """All recorded events."""
-    with an_admin(bootstrap, timeout) as admin:
-        topic = admin.describe_topics([EVENTS_TOPIC], raise_errors=False).successes.get(EVENTS_TOPIC)
-        if topic is None:
-            fail(f"{bootstrap} has recorded no events (no topic {EVENTS_TOPIC})")
-        partitions = [TopicPartition(EVENTS_TOPIC, item.partition) for item in topic.partitions]
-        starts = admin.list_offsets(dict.fromkeys(partitions, EARLIEST)).unwrap()
-        ends = admin.list_offsets(dict.fromkeys(partitions, LATEST)).unwrap()
-    left = {key: ends[key].offset for key in partitions if ends[key].offset > starts[key].offset}
-    events: list[dict[str, Any]] = []
-    if not left:
-        return events
-    with (
-        clear_errors(),
-        Consumer({"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}) as consumer,
-    ):
-        consumer.assign(list(left))
-        while any((at := _positions(consumer, left))[key] < end for key, end in left.items()):
-            records = consumer.poll(timeout)
-            if not records and _positions(consumer, left) == at:
-                fail(f"{bootstrap} gave no events for {timeout:g} s; --timeout SECONDS waits longer")
-            events += [json.loads(record.value) for record in records if record.value is not None]
+    """All recorded events; the command ends where there are none."""
+    with an_admin(bootstrap, timeout) as admin, a_reader(bootstrap) as reader:
+        events = events_since(admin, reader, EARLIEST, timeout)
+    if events is None:
+        fail(f"{bootstrap} has recorded no events (no topic {EVENTS_TOPIC})")
     return events
-
-
-def _positions(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    return {partition: consumer.position(partition) for partition in partitions}

@@ -1,8 +1,8 @@
-"""`klamm groups`: list, describe, members, delete, remove-member, explain."""
+"""`klamm groups`: list, describe, members, delete, remove-member, and the commands of other modules."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,10 +18,18 @@ from klamm.cli.cluster import (
     print_table,
 )
 from klamm.cli.completion import complete_groups
+from klamm.cli.diagnose import diagnose
 from klamm.cli.explain import explain
 from klamm.cli.failures import MISUSED, fail
-from klamm.cli.lag import PartitionLag, lag_of, lag_text, total_lag
-from klamm.client.admin.model import GroupDescription
+from klamm.cli.inspect_group import inspect
+from klamm.cli.list_groups import list_groups
+from klamm.cli.migrate_group import migrate
+from klamm.cli.output import echo
+from klamm.cli.trace_group import trace
+from klamm.client.admin.model import MemberDescription
+from klamm.client.diagnosis.coordinators import partition_of
+from klamm.client.diagnosis.history import OFFSETS_TOPIC
+from klamm.client.diagnosis.lag import COLUMNS, GroupLag, lag_text, lags_of, unreachable
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -32,41 +40,13 @@ Groups = Annotated[
     list[str],
     typer.Argument(
         metavar="GROUP...",
-        help="Ids of groups.",
+        help="The ids of groups.",
         autocompletion=complete_groups,
     ),
 ]
 
 
-@app.command(name="list")
-def list_groups(
-    state: Annotated[
-        list[str] | None, typer.Option("--state", help="Only groups in this state, as in Stable or Empty.")
-    ] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
-    as_json: AsJson = False,
-) -> None:
-    """List the groups of the whole cluster."""
-    with an_admin(bootstrap, timeout) as admin:
-        groups = admin.list_groups(states=state or ())
-    if as_json:
-        print_json(
-            [
-                {
-                    "group": item.group_id,
-                    "state": item.state,
-                    "protocol_type": item.protocol_type,
-                    "type": item.group_type,
-                }
-                for item in groups
-            ]
-        )
-    elif not groups:
-        typer.echo("No groups" + (" in this state." if state else "."))
-    else:
-        rows = [(item.group_id, item.state, item.protocol_type or "-", item.group_type) for item in groups]
-        print_table(("group", "state", "protocol type", "type"), rows)
+app.command(name="list")(list_groups)
 
 
 @app.command()
@@ -75,16 +55,19 @@ def describe(
         list[str] | None,
         typer.Argument(
             metavar="[GROUP]...",
-            help="Ids of groups.",
+            help="The ids of groups.",
             autocompletion=complete_groups,
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All groups of the cluster.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Describe every group of the cluster.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Show a group's state and, partition by partition, its offset, its lag and the owner.
+    """Show a group's state and every partition that it is to read: its offsets, lag and owner.
+
+    A lag is a number only where it is known. OUT OF RANGE: the committed offset is not in the log, so that
+    a consumer starts where its auto.offset.reset says.
 
     \b
       klamm groups describe billing
@@ -96,41 +79,30 @@ def describe(
     with an_admin(bootstrap, timeout) as admin:
         chosen = groups or [item.group_id for item in admin.list_groups()]
         found = admin.describe_groups(chosen, raise_errors=False)
-        described = list(found.successes.values())
-        lags = {item.group_id: lag_of(admin, item) for item in described}
+        lags = lags_of(admin, list(found.successes.values()))
+        logs = {item.group.group_id: partition_of(admin, OFFSETS_TOPIC, item.group.group_id) for item in lags}
     if as_json:
-        print_json([_as_json(item, lags[item.group_id]) for item in described])
+        print_json([{**item.as_json(), "log": logs[item.group.group_id]} for item in lags])
     else:
-        for number, item in enumerate(described):
+        for number, item in enumerate(lags):
             if number:
-                typer.echo()
-            _print(item, lags[item.group_id])
-    finish(found.errors)
+                echo()
+            _print(item, logs[item.group.group_id])
+    finish({**found.errors, **unreachable(lags)})
 
 
-def _as_json(group: GroupDescription, lags: list[PartitionLag]) -> dict[str, Any]:
-    return {
-        "group": group.group_id,
-        "state": group.state,
-        "protocol_type": group.protocol_type,
-        "assignor": group.protocol,
-        "coordinator": group.coordinator_id,
-        "members": len(group.members),
-        "lag": total_lag(lags),
-        "partitions": [item.as_json() for item in lags],
-    }
-
-
-def _print(group: GroupDescription, lags: list[PartitionLag]) -> None:
+def _print(lag: GroupLag, log: str | None) -> None:
+    group = lag.group
     parts = [f"{group.group_id}: {group.state}", f"{len(group.members)} member(s)"]
+    if group.epoch is not None:
+        parts.append(f"epoch {group.epoch}, target of epoch {group.target_epoch}")
     if group.protocol:
         parts.append(f"assignor {group.protocol}")
-    parts += [f"coordinator {group.coordinator_id}", f"lag {lag_text(lags)}"]
-    typer.echo("  ".join(parts))
-    print_table(
-        ("topic", "partition", "committed", "end", "lag", "member", "client", "host"),
-        [item.row() for item in lags],
-    )
+    parts.append(f"coordinator {group.coordinator_id}, log {log or 'not known'}")
+    is_sink = bool(lag.partitions) and not lag.total.counted
+    parts.append("decisions of an exactly-once sink: no lag" if is_sink else f"lag {lag_text(lag.total)}")
+    echo("  ".join(parts))
+    print_table(COLUMNS, [lag.row(item) for item in lag.partitions])
 
 
 @app.command()
@@ -139,7 +111,7 @@ def members(
         str,
         typer.Argument(
             metavar="GROUP",
-            help="Id of the group.",
+            help="The id of the group.",
             autocompletion=complete_groups,
         ),
     ],
@@ -147,7 +119,10 @@ def members(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Show the members of a group and their partitions."""
+    """Show the members of a group and their partitions.
+
+    In a consumer group also which protocol each speaks, its epoch, and what it has to give up or gets.
+    """
     with an_admin(bootstrap, timeout) as admin:
         found = admin.describe_groups([group]).unwrap()[group]
     if as_json:
@@ -160,13 +135,19 @@ def members(
                     "host": item.client_host,
                     "subscribed": None if item.subscribed_topics is None else list(item.subscribed_topics),
                     "assigned": None if item.assignment is None else [str(tp) for tp in item.assignment],
+                    "protocol": item.protocol,
+                    "epoch": item.epoch,
+                    "target": None if item.target is None else [str(tp) for tp in item.target],
                 }
                 for item in found.members
             ]
         )
         return
     if not found.members:
-        typer.echo(f"{group}: {found.state}, no members")
+        echo(f"{group}: {found.state}, no members")
+        return
+    if found.group_type == "consumer":
+        print_table(_CONSUMER_COLUMNS, map(_consumer_row, found.members))
         return
     rows = [
         (
@@ -182,6 +163,27 @@ def members(
     print_table(("member", "instance", "client", "host", "partitions", "assigned"), rows)
 
 
+_CONSUMER_COLUMNS = (
+    "member", "instance", "client", "host", "protocol", "epoch", "assigned", "to give up", "to get",
+)  # fmt: skip
+
+
+def _consumer_row(item: MemberDescription) -> tuple[object, ...]:
+    """A member of a consumer group; the last columns are empty when it has what it should have."""
+    has, target = item.assignment or (), item.target or ()
+    return (
+        item.member_id,
+        item.group_instance_id or "-",
+        item.client_id,
+        item.client_host,
+        item.protocol,
+        "-" if item.epoch is None else item.epoch,
+        " ".join(map(str, has)) or "-",
+        " ".join(str(each) for each in has if each not in target) or "-",
+        " ".join(str(each) for each in target if each not in has) or "-",
+    )
+
+
 @app.command()
 def delete(
     groups: Groups,
@@ -192,7 +194,7 @@ def delete(
     with an_admin(bootstrap, timeout) as admin:
         results = admin.delete_groups(groups, raise_errors=False)
     for name in results.successes:
-        typer.echo(f"{name} deleted")
+        echo(f"{name} deleted")
     finish(results.errors)
 
 
@@ -202,18 +204,23 @@ def remove_member(
         str,
         typer.Argument(
             metavar="GROUP",
-            help="Id of the group.",
+            help="The id of the group.",
             autocompletion=complete_groups,
         ),
     ],
     member: Annotated[
-        list[str] | None, typer.Option("--member", metavar="ID", help="A member by its member id.")
+        list[str] | None,
+        typer.Option("--member", metavar="ID", help="A member to remove, by its member id; repeatable."),
     ] = None,
     instance: Annotated[
         list[str] | None,
-        typer.Option("--instance", metavar="ID", help="A static member by its group.instance.id."),
+        typer.Option(
+            "--instance",
+            metavar="ID",
+            help="A static member to remove, by its group.instance.id; repeatable.",
+        ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All members.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Remove every member.")] = False,
     reason: Annotated[
         str, typer.Option(help="The reason, which the broker logs and `klamm groups explain` shows.")
     ] = "removed by klamm groups remove-member",
@@ -229,10 +236,14 @@ def remove_member(
             group, instance_ids=instances, member_ids=member or (), reason=reason, raise_errors=False
         )
     for name in results.successes:
-        typer.echo(f"{name} removed")
+        echo(f"{name} removed")
     if not results:
-        typer.echo(f"{group} has no members")
+        echo(f"{group} has no members")
     finish(results.errors)
 
 
+app.command()(diagnose)
 app.command()(explain)
+app.command()(inspect)
+app.command()(migrate)
+app.command()(trace)

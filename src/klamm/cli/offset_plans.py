@@ -5,17 +5,18 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import ListedOffset
 from klamm.client.admin.offsets import EARLIEST, LATEST
 from klamm.client.admin.results import Results
 from klamm.clock import Clock, SystemClock
+from klamm.groups.lag import LogRange
 from klamm.protocol.types import TopicPartition
 
 DURATION = re.compile(
@@ -33,10 +34,11 @@ class OffsetPlan:
     partition: TopicPartition
     current: int | None
     target: int
+    note: str | None = None  # why the target is another one than was asked for, or where it leads
 
     def row(self) -> tuple[object, ...]:
         before = "-" if self.current is None else self.current
-        return self.partition.topic, self.partition.partition, before, self.target
+        return self.partition.topic, self.partition.partition, before, self.target, self.note or ""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -44,6 +46,7 @@ class OffsetPlan:
             "partition": self.partition.partition,
             "from": self.current,
             "to": self.target,
+            "note": self.note,
         }
 
 
@@ -163,37 +166,70 @@ def plan_reset(admin: Admin, group: str, target: Target, topics: Sequence[str]) 
         return []
     earliest = _offsets(admin.list_offsets(dict.fromkeys(chosen, EARLIEST)))
     latest = _offsets(admin.list_offsets(dict.fromkeys(chosen, LATEST)))
-    timed: dict[TopicPartition, int] = {}
     if target.kind == "timestamp":
-        timed = _offsets(admin.list_offsets(dict.fromkeys(chosen, target.number)))
+        wanted = _offsets(admin.list_offsets(dict.fromkeys(chosen, target.number)))
     plans = []
     for key in chosen:
         current = committed[key].offset if key in committed else None
-        offset = _target(target, current, earliest[key], latest[key], timed.get(key, -1), wanted.get(key))
-        if offset is None:
+        if target.kind == "shift" and current is None:
             raise ValueError(f"{group} has no committed offset for {key}, so --shift-by has no start")
-        plans.append(OffsetPlan(key, current, min(max(offset, earliest[key]), latest[key])))
+        place = _Place(current, LogRange(earliest[key], latest[key]), wanted.get(key, -1))
+        plans.append(OffsetPlan(key, current, *_target(target, place)))
     return plans
 
 
-def _target(
-    target: Target, current: int | None, earliest: int, latest: int, timed: int, wanted: int | None
-) -> int | None:
+class _Place(NamedTuple):
+    """What is known of a partition before a reset."""
+
+    current: int | None
+    log: LogRange
+    wanted: int  # by the file, or by the time: -1 if no record is that late
+
+
+def _target(target: Target, place: _Place) -> tuple[int, str | None]:
+    """The new offset, and why it is another one than was asked for."""
+    start, end = place.log.start, place.log.end
     match target.kind:
         case "earliest":
-            return earliest
+            return start, None
         case "latest":
-            return latest
+            return end, None
+        case "timestamp" if place.wanted < 0:
+            return end, "the end: no record is that late"
+        case "timestamp" | "file":
+            asked = place.wanted
         case "offset":
-            return target.number
-        case "timestamp":
-            return timed if timed >= 0 else latest
-        case "file":
-            return wanted
+            asked = target.number
         case "shift":
-            return None if current is None else current + target.number
+            asked = (place.current or 0) + target.number
+        case _ if place.current is None:  # as in Kafka
+            return end, "the end: nothing is committed"
         case _:
-            return latest if current is None else current  # as in Kafka
+            asked = place.current
+    if asked < start:
+        return start, f"the start: {asked} is before the start"
+    return min(asked, end), f"the end: {asked} is beyond the end" if asked > end else None
+
+
+def plan_import(admin: Admin, group: str, wanted: Mapping[TopicPartition, int]) -> list[OffsetPlan]:
+    """The offsets of a file, as they are; those that a log does not have are noted."""
+    committed = admin.list_group_offsets(group)
+    starts = (
+        admin.list_offsets(dict.fromkeys(wanted, EARLIEST), raise_errors=False).successes if wanted else {}
+    )
+    ends = admin.list_offsets(dict.fromkeys(wanted, LATEST), raise_errors=False).successes if wanted else {}
+    plans = []
+    for key, offset in sorted(wanted.items()):
+        if key not in starts or key not in ends:
+            note = "the log is not known"
+        elif offset < starts[key].offset:
+            note = f"OUT OF RANGE: before the start, {starts[key].offset}"
+        elif offset > ends[key].offset:
+            note = f"OUT OF RANGE: beyond the end, {ends[key].offset}"
+        else:
+            note = None
+        plans.append(OffsetPlan(key, committed[key].offset if key in committed else None, offset, note))
+    return plans
 
 
 def _offsets(found: Results[TopicPartition, ListedOffset]) -> dict[TopicPartition, int]:

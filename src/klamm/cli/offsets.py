@@ -17,13 +17,23 @@ from klamm.cli.cluster import (
     Bootstrap,
     Timeout,
     an_admin,
+    exists,
     finish,
     print_json,
     print_table,
+    require_group,
 )
 from klamm.cli.completion import complete_groups
 from klamm.cli.failures import FAILED, MISUSED, fail
-from klamm.cli.offset_plans import OffsetPlan, chosen_partitions, parse_target, plan_reset, read_csv
+from klamm.cli.offset_plans import (
+    OffsetPlan,
+    chosen_partitions,
+    parse_target,
+    plan_import,
+    plan_reset,
+    read_csv,
+)
+from klamm.cli.output import echo
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import CommittedOffset
 from klamm.protocol.types import TopicPartition
@@ -37,13 +47,18 @@ Group = Annotated[
     str,
     typer.Argument(
         metavar="GROUP",
-        help="Id of the group.",
+        help="The id of the group.",
         autocompletion=complete_groups,
     ),
 ]
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", metavar="TOPIC[:0,1]", help="Only this topic, or these partitions of it."),
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="TOPIC[:0,1]",
+        help="Only this topic, or only these partitions of it; repeatable.",
+    ),
 ]
 Execute = Annotated[bool, typer.Option("--execute", help="Apply the change; without this it is only shown.")]
 
@@ -59,6 +74,8 @@ def show(
     """Show what a group has committed."""
     with an_admin(bootstrap, timeout) as admin:
         committed = _committed(admin, group, topic or ())
+        if not committed:
+            require_group(admin, group)
     rows = [
         (key.topic, key.partition, item.offset, item.leader_epoch, item.metadata)
         for key, item in sorted(committed.items())
@@ -69,7 +86,7 @@ def show(
     elif rows:
         print_table(("topic", "partition", "offset", "epoch", "metadata"), rows)
     else:
-        typer.echo(f"{group} has no committed offsets")
+        echo(f"{group} has no committed offsets")
 
 
 def _committed(admin: Admin, group: str, topics: Sequence[str]) -> dict[TopicPartition, CommittedOffset]:
@@ -92,28 +109,57 @@ def reset(
     group: Group,
     topic: Topics = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All topics with a committed offset.")
+        bool, typer.Option("--all-topics", help="Reset every topic with a committed offset.")
     ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start offset.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end offset.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="To the committed offset.")] = False,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", metavar="N")] = None,
+    to_earliest: Annotated[
+        bool, typer.Option("--to-earliest", help="Reset to the first offset of each log.")
+    ] = False,
+    to_latest: Annotated[
+        bool, typer.Option("--to-latest", help="Reset to the end offset of each log.")
+    ] = False,
+    to_current: Annotated[
+        bool,
+        typer.Option(
+            "--to-current", help="Reset to the committed offset: only offsets outside of their log change."
+        ),
+    ] = False,
+    to_offset: Annotated[
+        int | None,
+        typer.Option("--to-offset", metavar="N", help="Reset to this offset; only one --to may be given."),
+    ] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="By this many records, back if negative.")
+        int | None,
+        typer.Option(
+            "--shift-by",
+            metavar="N",
+            help="Move by this many offsets, back if negative; only for committed offsets.",
+        ),
     ] = None,
     to_datetime: Annotated[
         str | None,
         typer.Option(
-            "--to-datetime", metavar="TIME", help="As in 2026-01-31T08:00:00 (UTC, or with +01:00)."
+            "--to-datetime",
+            metavar="TIME",
+            help="Reset to the first record at or after this time, as in 2026-01-31T08:00:00, in UTC "
+            "without an offset such as +01:00.",
         ),
     ] = None,
     by_duration: Annotated[
         str | None,
-        typer.Option("--by-duration", metavar="DURATION", help="To this long ago, as in PT2H30M or P1D."),
+        typer.Option(
+            "--by-duration",
+            metavar="DURATION",
+            help="Reset to the first record of this time span, which ends now, as in PT2H30M; default: no "
+            "time.",
+        ),
     ] = None,
     from_file: Annotated[
         Path | None,
-        typer.Option("--from-file", help="A file of lines topic,partition,offset, as `export` prints."),
+        typer.Option(
+            "--from-file",
+            help="Reset to the offsets in this file of lines topic,partition,offset, as `export` prints; "
+            "default: no file.",
+        ),
     ] = None,
     execute: Execute = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -147,6 +193,8 @@ def reset(
             plans = plan_reset(admin, group, target, topic or [])
         except ValueError as error:
             fail(error)
+        if not plans:
+            require_group(admin, group)
         _carry_out(admin, group, plans, execute=execute, as_json=as_json)
 
 
@@ -154,12 +202,17 @@ def _carry_out(admin: Admin, group: str, plans: list[OffsetPlan], *, execute: bo
     if as_json:
         print_json([item.as_json() for item in plans])
     elif plans:
-        print_table(("topic", "partition", "from", "to"), [item.row() for item in plans])
+        columns = ("topic", "partition", "from", "to", "note")
+        count = len(columns) if any(item.note for item in plans) else len(columns) - 1
+        print_table(columns[:count], [item.row()[:count] for item in plans])
     else:
-        typer.echo(f"{group} has nothing to change")
+        echo(f"{group} has nothing to change")
+    if plans and all(item.current is None for item in plans) and not exists(admin, group):
+        change = "it is created" if execute else "--execute creates it"
+        echo(f"group {group} does not exist: {change} with these offsets", err=True)
     if not execute:
         if plans and not as_json:
-            typer.echo("Nothing was changed; add --execute to apply it.", err=True)
+            echo("Nothing was changed; add --execute to apply it.", err=True)
         return
     _refuse_if_in_use(admin, group)
     wanted = {item.partition: CommittedOffset(item.target) for item in plans}
@@ -167,6 +220,8 @@ def _carry_out(admin: Admin, group: str, plans: list[OffsetPlan], *, execute: bo
 
 
 def _refuse_if_in_use(admin: Admin, group: str) -> None:
+    if not exists(admin, group):
+        return
     found = admin.describe_groups([group], raise_errors=False).successes.get(group)
     if found is not None and found.members:
         fail(f"{group} has {len(found.members)} member(s): stop them before changing its offsets", FAILED)
@@ -182,6 +237,8 @@ def export(
     """Print lines topic,partition,offset that `import` and kafka-consumer-groups --from-file read."""
     with an_admin(bootstrap, timeout) as admin:
         committed = _committed(admin, group, topic or ())
+        if not committed:
+            require_group(admin, group)
     writer = csv.writer(sys.stdout, lineterminator="\n")
     for key, item in sorted(committed.items()):
         writer.writerow((key.topic, key.partition, item.offset))
@@ -190,7 +247,9 @@ def export(
 @app.command(name="import")
 def import_offsets(
     group: Group,
-    file: Annotated[Path, typer.Argument(help="Lines topic,partition,offset; `-` for standard input.")],
+    file: Annotated[
+        Path, typer.Argument(help="A file of lines topic,partition,offset; `-` for standard input.")
+    ],
     execute: Execute = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -202,11 +261,7 @@ def import_offsets(
     except ValueError as error:
         fail(error, MISUSED)
     with an_admin(bootstrap, timeout) as admin:
-        committed = admin.list_group_offsets(group)
-        plans = [
-            OffsetPlan(key, committed[key].offset if key in committed else None, offset)
-            for key, offset in sorted(wanted.items())
-        ]
+        plans = plan_import(admin, group, wanted)
         _carry_out(admin, group, plans, execute=execute, as_json=as_json)
 
 
@@ -215,7 +270,7 @@ def delete(
     group: Group,
     topics: Annotated[
         list[str],
-        typer.Argument(metavar="TOPIC[:0,1]...", help="A topic, or these partitions of it."),
+        typer.Argument(metavar="TOPIC[:0,1]...", help="Topics, or only these partitions of them."),
     ],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -224,5 +279,5 @@ def delete(
     with an_admin(bootstrap, timeout) as admin:
         results = admin.delete_group_offsets(group, _chosen(admin, topics), raise_errors=False)
     for key in results.successes:
-        typer.echo(f"{key} deleted")
+        echo(f"{key} deleted")
     finish(results.errors)

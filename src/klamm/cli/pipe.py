@@ -6,26 +6,30 @@ import json
 import logging
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from klamm.cli.cluster import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, Timeout, clear_errors
 from klamm.cli.failures import FAILED, MISUSED, fail
+from klamm.cli.output import echo
+from klamm.cli.pipe_checkpoints import adopt, migrate
+from klamm.cli.pipe_jobs import File, jobs, loaded
 from klamm.cli.pipe_lines import batch_line, explained, found
+from klamm.cli.pipe_redrive import redrive
+from klamm.cli.pipe_status import status
 
 if TYPE_CHECKING:
+    from klamm.spark.pipe.analysis import Analysis
     from klamm.spark.pipe.job import Job
 
 CONTACT_S = 60.0  # how long a run waits for the cluster before it starts Spark
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-File = Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job's file.")]
 Master = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Spark master; local[*] by default.")
+    str | None, typer.Option("--master", metavar="URL", help="The Spark master; default: local[*].")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per batch.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per batch.")]
 Restarts = Annotated[
     int | None,
     typer.Option(
@@ -42,35 +46,82 @@ Restarts = Annotated[
 def pipe(
     context: typer.Context,
     origin: Annotated[
-        list[str] | None, typer.Option("--from", metavar="TOPIC", help="Topic to read; may be repeated.")
+        list[str] | None, typer.Option("--from", metavar="TOPIC", help="A topic to read; repeatable.")
     ] = None,
-    target: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="Topic to write.")] = None,
-    sql: Annotated[str | None, typer.Option("--sql", help="Query over the table `input`.")] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--to", metavar="TOPIC", help="The topic to write; needed without a job file."),
+    ] = None,
+    sql: Annotated[
+        str | None,
+        typer.Option(
+            "--sql", help="The transform, as a query over the table `input`; default: rows stay as they are."
+        ),
+    ] = None,
     function: Annotated[
-        str | None, typer.Option("--function", metavar="MODULE:NAME", help="Python function of a DataFrame.")
+        str | None,
+        typer.Option(
+            "--function",
+            metavar="MODULE:NAME",
+            help="The transform, as a Python function of a DataFrame; default: rows stay as they are.",
+        ),
     ] = None,
-    source_format: Annotated[str, typer.Option("--format", help="Values: raw, json or csv.")] = "raw",
+    source_format: Annotated[
+        str,
+        typer.Option("--format", help="The format of values: raw, json, csv, avro, json-schema or protobuf."),
+    ] = "raw",
     schema: Annotated[
-        str | None, typer.Option("--schema", metavar="COLUMNS", help='As in "id long, cents long".')
+        str | None,
+        typer.Option(
+            "--schema",
+            metavar="COLUMNS",
+            help='The columns of values, as in "id long, cents long"; needed for json and csv. With '
+            "--schema-registry a subject, an id or a schema of Avro; default: the latest one of FROM-value.",
+        ),
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="Key of the output.")] = None,
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-registry",
+            metavar="URL",
+            help="The registry with the schemas of values; needed for avro, json-schema and protobuf.",
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key", metavar="COLUMN", help="The column that is the key of written records; default: none."
+        ),
+    ] = None,
     dead_letters: Annotated[
         str | None,
-        typer.Option("--dead-letters", metavar="TOPIC", help="For values that do not fit the schema."),
+        typer.Option(
+            "--dead-letters",
+            metavar="TOPIC",
+            help="The topic for values that do not fit the schema; without one they end the job.",
+        ),
     ] = None,
-    mode: Annotated[str, typer.Option("--mode", help="append, or complete for aggregations.")] = "append",
+    mode: Annotated[
+        str,
+        typer.Option("--mode", help="The output mode of the query: append, or complete for aggregations."),
+    ] = "append",
     delivery: Annotated[
-        str, typer.Option("--delivery", help="exactly-once or at-least-once.")
+        str, typer.Option("--delivery", help="The guarantee of delivery: exactly-once or at-least-once.")
     ] = "exactly-once",
     name: Annotated[
         str | None,
         typer.Option(
-            "--name", help="Of the group, the transactional id and the checkpoint; FROM-to-TO by default."
+            "--name",
+            help="The name of the group, the transactional id and the checkpoint; default: FROM-to-TO.",
         ),
     ] = None,
     checkpoint: Annotated[
         str | None,
-        typer.Option("--checkpoint", metavar="DIR", help="Progress of the job; checkpoints/NAME by default."),
+        typer.Option(
+            "--checkpoint",
+            metavar="DIR",
+            help="The folder for the progress of the job; default: checkpoints/NAME.",
+        ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Process what there is now, then end.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -78,7 +129,7 @@ def pipe(
     restarts: Restarts = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read topics, transform their rows, write a topic: exactly once by default. Needs klamm[spark].
+    """Read topics, transform their rows, write a topic: exactly once by default. Needs Spark.
 
     \b
       klamm pipe run job.toml
@@ -90,7 +141,8 @@ def pipe(
     Exit codes: 0 ended or stopped, 1 failed, 2 bad job, 3 fenced by another run of the job,
     4 records to read were deleted, 5 a record does not fit the schema and there is no dead-letter topic,
     6 rows of a decided batch are missing (txn.mode=per-task), 7 a batch fails whenever it is run: the
-    transform raises, or stored records are damaged.
+    transform raises, or stored records are damaged, 8 the checkpoint does not fit the job: `klamm pipe check`
+    tells why, `klamm pipe migrate` makes a new one.
     """
     if context.invoked_subcommand is not None:
         return
@@ -105,10 +157,10 @@ def pipe(
         "source": _given(topics=origin, format=source_format, schema=schema, dead_letters=dead_letters),
         "transform": _given(sql=sql, function=function),
         "sink": _given(topic=target, key=key, mode=mode),
-        **_given(checkpoint=checkpoint),
+        **_given(checkpoint=checkpoint, schema_registry=schema_registry),
     }
     with clear_errors():
-        job = _jobs().job_of(tables, name=chosen)
+        job = jobs().job_of(tables, name=chosen)
     _run(job, master, restarts, as_json)
 
 
@@ -122,7 +174,13 @@ def run(path: File, master: Master = None, restarts: Restarts = None, as_json: A
 
     `klamm pipe --help` has the exit codes.
     """
-    _run(_loaded(path), master, restarts, as_json)
+    _run(loaded(path), master, restarts, as_json)
+
+
+app.command()(migrate)
+app.command()(adopt)
+app.command()(redrive)
+app.command()(status)
 
 
 @app.command()
@@ -136,50 +194,42 @@ def check(
 ) -> None:
     """Check a job's file and its cluster, and print what would run. Changes nothing.
 
-    Shows partitions of the topics, the progress of earlier runs, how much there is to read, and what a run
-    would create. Exit code 1 if the cluster does not answer or the job could not run, 2 if the file is wrong.
+    Shows partitions of the topics, the progress of earlier runs, what has changed since the last one and
+    whether the checkpoint survives it, how much there is to read, and what a run would create. Exit code 1 if
+    the cluster does not answer or the job could not run, 2 if the file is wrong, 8 if the job needs a new
+    checkpoint.
     """
-    job = _loaded(path)
-    from klamm.spark.pipe.survey import options_of, survey  # noqa: PLC0415 - an extra
+    job = loaded(path)
+    from klamm.spark.pipe.failures import NEEDS_CHECKPOINT  # noqa: PLC0415 - an extra
+    from klamm.spark.pipe.survey import options_of, survey  # noqa: PLC0415
 
     with clear_errors():
         options_of(job, timeout)
-    for line in explained(job, analysis=_analysis(job) if with_spark else None):
-        typer.echo(line)
+    analysis = _analysis(job) if with_spark else None
+    for line in explained(job, analysis=analysis.columns if analysis else None):
+        echo(line)
     if offline:
         return
     with clear_errors():
-        seen = survey(job, timeout_s=timeout)
-    for line in found(job, seen):
-        typer.echo(line)
+        seen = survey(job, timeout_s=timeout, plan=analysis.plan if analysis else None)
+    for line in found(job, seen, path):
+        echo(line)
+    if seen.needs_checkpoint:
+        raise typer.Exit(NEEDS_CHECKPOINT)
     if seen.problems:
         raise typer.Exit(FAILED)
 
 
-def _analysis(job: Job) -> str:
+def _analysis(job: Job) -> Analysis:
     from klamm.spark.pipe.analysis import analysed  # noqa: PLC0415 - an extra
 
     spark = _session(job, "local[1]")
     try:
         with clear_errors():
-            return str(analysed(spark, job))
+            found: Analysis = analysed(spark, job)
+            return found
     finally:
         spark.stop()
-
-
-def _loaded(path: Path) -> Job:
-    with clear_errors():
-        job: Job = _jobs().load_job(path)
-    return job
-
-
-def _jobs() -> Any:
-    """The module of jobs; without Spark, the command ends with what to install."""
-    try:
-        from klamm.spark.pipe import job  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        fail(f"klamm pipe needs Spark ({error}): pip install 'klamm[spark]'")
-    return job
 
 
 def _run(job: Job, master: str | None, restarts: int | None, as_json: bool) -> None:
@@ -187,7 +237,7 @@ def _run(job: Job, master: str | None, restarts: int | None, as_json: bool) -> N
         _run_until_stopped(job, master, restarts, as_json)
     except KeyboardInterrupt:
         # Whenever it comes: while the cluster is waited for or Spark starts, too.
-        typer.echo("stopped", err=True)
+        echo("stopped", err=True)
 
 
 def _run_until_stopped(job: Job, master: str | None, restarts: int | None, as_json: bool) -> None:
@@ -196,10 +246,10 @@ def _run_until_stopped(job: Job, master: str | None, restarts: int | None, as_js
     from klamm.spark.pipe.survey import missing_topics  # noqa: PLC0415
 
     def report(batch: Mapping[str, Any]) -> None:
-        typer.echo(json.dumps(batch) if as_json else batch_line(batch))
+        echo(json.dumps(batch) if as_json else batch_line(batch))
 
     def say(text: str) -> None:
-        typer.echo(f"klamm: {text}", err=True)
+        echo(f"klamm: {text}", err=True)
 
     # Before Spark starts, which takes its time.
     with clear_errors():

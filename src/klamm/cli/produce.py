@@ -10,18 +10,29 @@ from typing import Annotated, Any, BinaryIO, Final
 
 import typer
 
-from klamm.cli.cluster import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, Timeout, clear_errors, pairs
+from klamm.cli.cluster import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    Bootstrap,
+    Timeout,
+    clear_errors,
+    pairs,
+)
 from klamm.cli.completion import complete_topics
 from klamm.cli.failures import FAILED, MISUSED, fail
 from klamm.cli.profiles import profile_settings
 from klamm.cli.record_format import unescaped
 from klamm.cli.record_json import Header, NewRecord, from_line
+from klamm.client.admin.admin import Admin
+from klamm.client.admin.existence import require_topic
+from klamm.client.config import ADMIN
 from klamm.client.producer.delivery import Delivery
 from klamm.client.producer.producer import Producer
 
 READ_BYTES: Final = 64 * 1024
 
 LINGER_MS = 5
+_ADVICE: Final = "add --create-topic, or --partitions N for so many partitions"
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -44,18 +55,28 @@ def produce(
         bool, typer.Option("--whole", help="Send each file as the value of one record, byte for byte.")
     ] = False,
     delimiter: Annotated[
-        str, typer.Option("--delimiter", "-D", metavar="TEXT", help="The delimiter after each record.")
+        str, typer.Option("--delimiter", "-D", metavar="TEXT", help="What ends each record in the input.")
     ] = "\\n",
-    key: Annotated[str | None, typer.Option("--key", metavar="TEXT", help="The key of each record.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="TEXT", help="The key of each record; default: none.")
+    ] = None,
     key_separator: Annotated[
         str | None,
         typer.Option(
-            "--key-separator", "-k", "-K", metavar="TEXT", help="The separator between key and value."
+            "--key-separator",
+            "-k",
+            "-K",
+            metavar="TEXT",
+            help="What separates key and value in a line; default: a line is a value.",
         ),
     ] = None,
     null: Annotated[
         str | None,
-        typer.Option("--null", metavar="TEXT", help="Send a key or value that equals this text as null."),
+        typer.Option(
+            "--null",
+            metavar="TEXT",
+            help="Send a key or value that equals this text as null; default: nothing is null.",
+        ),
     ] = None,
     header: Annotated[
         list[str] | None,
@@ -63,15 +84,34 @@ def produce(
     ] = None,
     partition: Annotated[
         int | None,
-        typer.Option("--partition", "-p", min=0, help="The partition, instead of one chosen by key."),
+        typer.Option("--partition", "-p", min=0, help="The partition to write to; default: chosen by key."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Each line is a record in JSON, as `klamm consume --json` prints.")
     ] = False,
-    acks: Annotated[str, typer.Option("--acks", help="all, 1 or 0.")] = "all",
+    acks: Annotated[
+        str,
+        typer.Option(
+            "--acks", help="Whose acknowledgement a record waits for: all, 1 (the leader) or 0 (nobody)."
+        ),
+    ] = "all",
     compression: Annotated[
-        str, typer.Option("--compression", "-z", help="none, gzip, snappy, lz4 or zstd.")
+        str,
+        typer.Option(
+            "--compression", "-z", help="How batches are compressed: none, gzip, snappy, lz4 or zstd."
+        ),
     ] = "none",
+    create: Annotated[
+        bool, typer.Option("--create-topic", help="Create the topic if it does not exist.")
+    ] = False,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            "--partitions",
+            min=1,
+            help="The partitions of a topic that is created; implies --create-topic; default: the broker's.",
+        ),
+    ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", "-X", metavar="NAME=VALUE", help="A setting of the producer; repeatable."),
@@ -82,7 +122,7 @@ def produce(
     """Send lines of standard input, or of files, to a topic.
 
     \b
-      echo hello | klamm produce greetings
+      echo hello | klamm produce greetings --create-topic
       printf 'anna:1\\nbert:2\\n' | klamm produce scores --key-separator :
       echo 'anna:NULL' | klamm produce scores --key-separator : --null NULL     # a tombstone
       klamm produce pictures --whole --key logo logo.png
@@ -131,6 +171,9 @@ def produce(
 
     sent = 0
     with clear_errors(), Producer(settings) as producer:
+        wanted = {name: value for name, value in settings.items() if name in ADMIN}
+        with Admin({**wanted, "default.api.timeout.ms": settings["max.block.ms"]}) as admin:
+            require_topic(admin, topic, partitions=partitions or (-1 if create else None), advice=_ADVICE)
         for record in records:
             producer.send(
                 topic,

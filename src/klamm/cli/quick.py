@@ -1,14 +1,15 @@
 """The arguments of `klamm up`, read without importing a command line library.
 
-Such a library takes longer to import than the broker to start. So a valid `klamm up` is parsed here; anything
-else (a help page, an error, another command) goes to the full command line.
+Such a library takes longer to import than the broker to start: with it, `klamm up --memory` is ready after
+684 ms, without it after 172 (the best of 13 runs in turns on a busy machine). So a valid `klamm up` is parsed
+here; anything else (a help page, an error, another command) goes to the full command line. A test compares
+the options of both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-from klamm.protocol.lazy_dataclass import dataclass, field
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -25,6 +26,7 @@ class UpOptions:
     brokers: int = 1
     control: str | None = None
     clock: str | None = None
+    secure: bool = False
 
 
 def parse_up(arguments: Sequence[str], environ: Mapping[str, str]) -> UpOptions | None:
@@ -37,6 +39,9 @@ def parse_up(arguments: Sequence[str], environ: Mapping[str, str]) -> UpOptions 
         name, equals, value = rest.pop().partition("=")
         if name == "--memory" and not equals:
             options.memory = True
+            continue
+        if name == "--secure" and not equals:
+            options.secure = True
             continue
         if not equals:
             if not rest or rest[-1].startswith("--"):

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from klamm.cli.tables import table_lines
 from klamm.errors import KlammError
 from klamm.net.single import ask_once
+from klamm.printable import printable_json
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -86,5 +87,5 @@ def lines(found: Sequence[tuple[str, int, bool]], as_json: bool) -> list[str]:
             {"topic": name, "partitions": count, "is_internal": is_internal}
             for name, count, is_internal in found
         ]
-        return [json.dumps(listed, ensure_ascii=False, indent=2)]
+        return [printable_json(json.dumps(listed, ensure_ascii=False, indent=2))]
     return list(table_lines(COLUMNS, [(name, count) for name, count, _ in found]))

@@ -15,6 +15,7 @@ Part = Callable[[ConsumerRecord, bytes], bytes]  # the record, and what stands f
 FORMAT_HELP: Final = (
     "%s value, %k key, %h headers, %t topic, %p partition, %o offset, %T timestamp, %S and %K sizes"
 )
+KAFKA: Final = "kafka"  # in place of a format string
 _TOKEN: Final = re.compile(r"%(.)|\\(x[0-9a-fA-F]{2}|.)|([^%\\]+)|(.)", re.DOTALL)
 _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 

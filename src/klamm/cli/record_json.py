@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from klamm.client.consumer.record_json import record_as_json
 from klamm.client.consumer.records import ConsumerRecord
+from klamm.printable import printable_json
 
 FIELDS: Final = frozenset(
     {
@@ -42,7 +43,7 @@ class NewRecord:
 
 def to_line(record: ConsumerRecord) -> str:
     """One record as a line of JSON."""
-    return json.dumps(record_as_json(record), ensure_ascii=False, separators=(",", ":"))
+    return printable_json(json.dumps(record_as_json(record), ensure_ascii=False, separators=(",", ":")))
 
 
 def from_line(line: str | bytes) -> NewRecord:

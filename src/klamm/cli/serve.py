@@ -14,11 +14,12 @@ import time
 from random import SystemRandom
 from typing import Final
 
-from klamm.broker.broker import Broker
+from klamm.broker.broker import BrokerNode
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.embedded import new_event_loop
 from klamm.broker.net.server import StartError
 from klamm.broker.storage import open_storage
+from klamm.cli.logs import log_handler
 from klamm.clock import SystemClock
 from klamm.config import ConfigError
 from klamm.version import __version__
@@ -47,7 +48,7 @@ def serve(config: BrokerConfig, *, in_memory: bool) -> str | None:
 
 def log_to_stderr() -> None:
     """The log of a process."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=_LOG_FORMAT)
+    logging.basicConfig(level=logging.INFO, handlers=[log_handler(_LOG_FORMAT)])
 
 
 def announce(addresses: str, rest: str) -> None:
@@ -61,6 +62,11 @@ def raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def keep_no_core_dumps() -> None:
+    """Memory has passwords and keys: no file of it when the process crashes."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def _spare_the_collector() -> None:
@@ -99,9 +105,12 @@ async def _serve(config: BrokerConfig, *, in_memory: bool) -> None:
         storage = await opening
     except _StoppedError:
         return
-    broker = Broker(config, clock=clock, random=random, storage=storage, sleep=time.sleep)
+    broker = BrokerNode(config, clock=clock, random=random, storage=storage, sleep=time.sleep)
     try:
         await broker.start()
+        if broker.services.listener_securities:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, broker.reload_certificates)
+            keep_no_core_dumps()
         _spare_the_collector()
         _favour_requests()
         addresses = ", ".join(bound.address for bound in broker.listeners)

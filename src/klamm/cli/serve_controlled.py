@@ -6,9 +6,10 @@ import threading
 from typing import Final
 
 from klamm.broker.config.broker_config import BrokerConfig
+from klamm.broker.config.http_ports import CONTROL
 from klamm.broker.net.server import StartError
 from klamm.cli.serve import announce, log_to_stderr, raise_file_limit, stop_on_signals
-from klamm.config import ConfigError
+from klamm.config import ConfigError, RawValue
 from klamm.testing.broker import Broker
 from klamm.testing.control_http import ControlServer
 
@@ -22,6 +23,24 @@ _VIRTUAL_SETTINGS: Final = {
 
 class _ControlledBroker(Broker):
     _has_control_port = True
+
+    def _own_settings(self) -> dict[str, RawValue]:
+        """As this broker would log in to others."""
+        values = self._config.listener_values[self._config.inter_broker_listener_name]
+        settings: dict[str, RawValue | None] = {
+            **super()._own_settings(),
+            "security.protocol": values.protocol,
+        }
+        if values.has_sasl:
+            mechanism = self._config.sasl_mechanism_inter_broker_protocol
+            jaas = None if mechanism is None else values.secret("sasl.jaas.config", mechanism)
+            settings |= {
+                "sasl.mechanism": mechanism,
+                "sasl.jaas.config": None if jaas is None else jaas.secret,
+            }
+        if values.has_tls:
+            settings["ssl.truststore.location"] = values.text("ssl.truststore.location")
+        return {name: value for name, value in settings.items() if value is not None}
 
 
 def serve_controlled(config: BrokerConfig, *, in_memory: bool) -> str | None:
@@ -39,7 +58,13 @@ def serve_controlled(config: BrokerConfig, *, in_memory: bool) -> str | None:
             {**(_VIRTUAL_SETTINGS if is_virtual else {}), **config.layers.static},
             clock="virtual" if is_virtual else "system",
         )
-        with ControlServer(broker, listener) as control, broker:
+        values = config.listener_values[CONTROL]
+        tls = None
+        if values.has_tls:
+            from klamm.broker.security.tls_listener import new_context  # noqa: PLC0415 - slow to import
+
+            tls = new_context(values)
+        with ControlServer(broker, listener, token=config.klamm_control_token, tls=tls) as control, broker:
             control.start()
             kept = "in memory" if in_memory else f"in {config.log_dirs[0]}"
             announce(broker.bootstrap.replace(",", ", "), f"control on {control.address}, data {kept}")

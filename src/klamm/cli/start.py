@@ -18,12 +18,17 @@ from klamm.config import ConfigError, from_environment, from_flags, load_file, m
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9092"
 DEFAULT_DATA: Final = "./klamm-data"
+# Without a configuration file. Kafka's own file for a first start says the same: who tries a broker out has
+# one consumer, and waits for no others to join.
+WITHOUT_FILE: Final[Mapping[str, str]] = {"group.initial.rebalance.delay.ms": "0"}
 
 
 def start(options: UpOptions) -> int:
     """Serve until a signal; the exit code. An error is printed in one line on standard error."""
     try:
         settings = broker_settings(options, os.environ)
+        if options.secure:
+            settings = _secured(options, settings)
         if options.brokers != 1:
             return _start_several(options, settings)
         config = BrokerConfig.from_settings(settings, hostname=socket.gethostname())
@@ -38,6 +43,23 @@ def start(options: UpOptions) -> int:
 
         problem = serve_controlled(config, in_memory=options.memory)
     return 0 if problem is None else complain(problem, FAILED)
+
+
+def _secured(options: UpOptions, settings: Mapping[str, str]) -> dict[str, str]:
+    """With TLS, one user and ACLs. Raises ConfigError."""
+    # Imported here: a broker without starts without it.
+    from pathlib import Path  # noqa: PLC0415
+
+    from klamm.cli.secure import FOLDER, secure_settings, tell  # noqa: PLC0415
+
+    gc.enable()
+    is_in_folder = not options.memory and "klamm.store" not in settings
+    places = settings.get("log.dirs", settings.get("log.dir", DEFAULT_DATA)).split(",")
+    folder = Path(places[0]) / FOLDER if is_in_folder else Path(f"klamm-{FOLDER}")
+    secured = secure_settings(settings, folder)
+    # A token that was given is not told again.
+    tell(folder, has_control_token=secured.keys() - settings.keys() >= {"klamm.control.token"})
+    return secured
 
 
 def _start_several(options: UpOptions, settings: Mapping[str, str]) -> int:
@@ -65,7 +87,7 @@ def complain(message: object, exit_code: int) -> int:
 def broker_settings(options: UpOptions, environ: Mapping[str, str]) -> dict[str, str]:
     """The broker's settings from file, environment and flags. Raises ConfigError."""
     given = merge(
-        load_file(options.config) if options.config is not None else {},
+        load_file(options.config) if options.config is not None else WITHOUT_FILE,
         from_environment(environ, BROKER_SETTINGS),
         from_flags(options.settings),
     )

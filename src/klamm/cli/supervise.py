@@ -14,6 +14,8 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import IO, Final, NamedTuple
 
+from klamm.broker.config.racks import own_rack
+from klamm.broker.config.security_settings import listener_setting
 from klamm.broker.config.settings import BROKER_SETTINGS
 from klamm.cli.exit_codes import FAILED
 from klamm.config import ENVIRONMENT_PREFIX, ConfigError
@@ -43,8 +45,14 @@ def settings_of(settings: Mapping[str, str], first_id: int, count: int) -> list[
     if not 1 <= count <= MAX_BROKERS:
         raise ConfigError("node.id", f"invalid value {count} for --brokers: expected 1 to {MAX_BROKERS}")
     each_ones = []
+    for name in settings:
+        if listener_setting(name) is not None and _is_secret(name):
+            raise ConfigError(
+                name,
+                f"{name} cannot be passed to several brokers: set it for all listeners, without the prefix",
+            )
     for number in range(count):
-        own = {**settings, "node.id": str(first_id + number)}
+        own = {**settings, **own_rack(settings, number), "node.id": str(first_id + number)}
         own.pop("broker.id", None)
         own |= {name: _shifted(name, settings[name], number) for name in _ADDRESSES if name in settings}
         each_ones.append(own)
@@ -129,7 +137,7 @@ def environment_of(settings: Mapping[str, str], environ: Mapping[str, str]) -> d
 
 
 def _is_secret(name: str) -> bool:
-    setting = BROKER_SETTINGS.settings.get(name)
+    setting = listener_setting(name) or BROKER_SETTINGS.settings.get(name)
     return setting is not None and setting.is_sensitive
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from klamm.printable import printable
+
+MOST_OF_A_CELL: Final = 500  # a topic's name has up to 249 characters
 
 
 def table_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
     """A plain table: columns as wide as their longest cell, numbers aligned right, no wrapping."""
-    texts = [[str(cell) for cell in row] for row in rows]
+    texts = [[printable(str(cell), MOST_OF_A_CELL) for cell in row] for row in rows]
     if not texts:
         return
     numeric = [all(_is_number(row[index]) for row in texts) for index in range(len(columns))]

@@ -21,18 +21,19 @@ from klamm.cli.cluster import (
 from klamm.cli.completion import complete_topics
 from klamm.cli.failures import MISUSED, fail
 from klamm.cli.offset_plans import chosen_partitions
+from klamm.cli.output import echo, echo_lines
 from klamm.cli.quick_topics import lines
 from klamm.cli.start_points import StartPoint, parse_start
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import (
     AlterOp,
-    ConfigEntry,
     ListedOffset,
     NewTopic,
     Resource,
     TopicDescription,
 )
 from klamm.client.admin.offsets import EARLIEST, LATEST
+from klamm.client.admin.results import Results
 from klamm.clock import SystemClock
 from klamm.errors import KlammError
 from klamm.protocol.errors import ErrorCode
@@ -47,21 +48,32 @@ Names = Annotated[
     list[str],
     typer.Argument(
         metavar="TOPIC...",
-        help="Names of topics.",
+        help="The names of topics.",
         autocompletion=complete_topics,
     ),
 ]
 Config = Annotated[
-    list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="A setting of the topic.")
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="NAME=VALUE", help="A setting of the topic; repeatable."),
 ]
 
 
 @app.command()
 def create(
     names: Names,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: the broker's default.")] = -1,
+    partitions: Annotated[
+        int,
+        typer.Option(
+            "--partitions", "-p", help="The number of partitions of each topic; -1: the broker's default."
+        ),
+    ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="-1: the broker's default.")
+        int,
+        typer.Option(
+            "--replication-factor",
+            "-r",
+            help="The number of replicas of each partition; -1: the broker's default.",
+        ),
     ] = -1,
     config: Config = None,
     if_not_exists: Annotated[
@@ -72,7 +84,7 @@ def create(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Create topics.
+    """Create topics with their partitions and settings.
 
     \b
       klamm topics create orders --partitions 6
@@ -98,7 +110,7 @@ def create(
     else:
         for name, item in made.items():
             verb = "could be created" if dry_run else "created"
-            typer.echo(f"{name} {verb} with {item.partitions} partition(s)")
+            echo(f"{name} {verb} with {item.partitions} partition(s)")
     finish(errors)
 
 
@@ -119,7 +131,7 @@ def list_topics(
     topics = [item for _, item in sorted(found.successes.items()) if internal or not item.is_internal]
     shown = [(item.name, len(item.partitions), item.is_internal) for item in topics]
     for line in lines(shown, as_json):
-        typer.echo(line)
+        echo_lines(line)
     finish(found.errors)
 
 
@@ -128,52 +140,64 @@ def describe(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TOPIC]...", help="Names of topics; default: all.", autocompletion=complete_topics
+            metavar="[TOPIC]...",
+            help="The names of topics; default: all but internal ones.",
+            autocompletion=complete_topics,
         ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Show partitions, leaders, offsets and the settings that differ from the defaults."""
+    """Show partitions, leaders, offsets and the settings that differ from the defaults.
+
+    Consumers read up to the high watermark; with isolation.level=read_committed up to the last stable offset,
+    which is where the first open transaction begins (`klamm txns hanging` shows it).
+    """
     with an_admin(bootstrap, timeout) as admin:
         found = admin.describe_topics(names or None, raise_errors=False)
         topics = [item for _, item in sorted(found.successes.items())]
-        shown = [_facts(admin, item) for item in topics if names or not item.is_internal]
+        errors: dict[Any, KlammError] = dict(found.errors)
+        shown = [_facts(admin, item, errors) for item in topics if names or not item.is_internal]
     if as_json:
         print_json(shown)
     else:
         for number, facts in enumerate(shown):
             if number:
-                typer.echo()
+                echo()
             _print(facts)
-    finish(found.errors)
+    finish(errors)
 
 
-def _facts(admin: Admin, topic: TopicDescription) -> dict[str, Any]:
+def _facts(admin: Admin, topic: TopicDescription, errors: dict[Any, KlammError]) -> dict[str, Any]:
+    """What is known of a topic; None stands for what is not, and `errors` says why."""
     keys = [TopicPartition(topic.name, item.partition) for item in topic.partitions]
-    earliest = admin.list_offsets(keys, "earliest", raise_errors=False).successes
-    latest = admin.list_offsets(keys, "latest", raise_errors=False).successes
-    configs = admin.describe_configs("topic", topic.name, raise_errors=False).successes
-    entries: dict[str, ConfigEntry] = configs.get((Resource.TOPIC, topic.name), {})
+    earliest = admin.list_offsets(keys, "earliest", raise_errors=False)
+    latest = admin.list_offsets(keys, "latest", raise_errors=False)
+    stable = admin.list_offsets(keys, "latest", read_committed=True, raise_errors=False)
+    configs = admin.describe_configs("topic", topic.name, raise_errors=False)
+    for results in (earliest, latest, stable, configs):
+        errors.update(results.errors)
+    entries = configs.successes.get((Resource.TOPIC, topic.name))
 
-    def offset(found: ListedOffset | None) -> int | None:
-        return None if found is None else found.offset
+    def offset(found: Results[TopicPartition, ListedOffset], key: TopicPartition) -> int | None:
+        return found.successes[key].offset if key in found.successes else None
 
     return {
         "topic": topic.name,
         "topic_id": id_to_text(topic.topic_id),
         "is_internal": topic.is_internal,
-        "configs": {name: item.value for name, item in entries.items() if item.source == 1},
+        "configs": entries and {name: item.value for name, item in entries.items() if item.source == 1},
         "partitions": [
             {
                 "partition": item.partition,
-                "leader": item.leader_id,
-                "leader_epoch": item.leader_epoch,
+                "leader": None if item.leader_id < 0 else item.leader_id,
+                "leader_epoch": None if item.leader_epoch < 0 else item.leader_epoch,
                 "replicas": list(item.replicas),
                 "in_sync": list(item.in_sync),
-                "start_offset": offset(earliest.get(key)),
-                "end_offset": offset(latest.get(key)),
+                "start_offset": offset(earliest, key),
+                "last_stable_offset": offset(stable, key),
+                "end_offset": offset(latest, key),
             }
             for item, key in zip(topic.partitions, keys, strict=True)
         ],
@@ -181,24 +205,24 @@ def _facts(admin: Admin, topic: TopicDescription) -> dict[str, Any]:
 
 
 def _print(facts: dict[str, Any]) -> None:
-    settings = ", ".join(f"{name}={value}" for name, value in sorted(facts["configs"].items()))
-    typer.echo(f"{facts['topic']}  id {facts['topic_id']}  {settings or 'all settings at their defaults'}")
-    columns = ("partition", "leader", "epoch", "replicas", "in sync", "start", "end")
+    configs = facts["configs"]
+    settings = "settings unknown"
+    if configs is not None:
+        listed = ", ".join(f"{name}={value}" for name, value in sorted(configs.items()))
+        settings = listed or "all settings at their defaults"
+    echo(f"{facts['topic']}  id {facts['topic_id']}  {settings}")
+    names = ("partition", "leader", "leader_epoch", "replicas", "in_sync")
+    offsets = ("start_offset", "last_stable_offset", "end_offset")
     print_table(
-        columns,
-        [
-            (
-                item["partition"],
-                item["leader"],
-                item["leader_epoch"],
-                ",".join(map(str, item["replicas"])),
-                ",".join(map(str, item["in_sync"])),
-                "-" if item["start_offset"] is None else item["start_offset"],
-                "-" if item["end_offset"] is None else item["end_offset"],
-            )
-            for item in facts["partitions"]
-        ],
+        ("partition", "leader", "epoch", "replicas", "in sync", "start", "last stable", "high watermark"),
+        [[_cell(item[name]) for name in (*names, *offsets)] for item in facts["partitions"]],
     )
+
+
+def _cell(value: Any) -> object:
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return "unknown" if value is None else value
 
 
 @app.command()
@@ -214,7 +238,7 @@ def delete(
     with an_admin(bootstrap, timeout) as admin:
         results = admin.delete_topics(names, raise_errors=False)
     for name in results.successes:
-        typer.echo(f"{name} deleted")
+        echo(f"{name} deleted")
     errors = results.errors
     if if_exists:
         errors = {name: error for name, error in errors.items() if not _is_unknown(error)}
@@ -229,7 +253,10 @@ def _is_unknown(error: KlammError) -> bool:
 def offsets(
     names: Names,
     at: Annotated[
-        str, typer.Option("--at", help="beginning, end, or @TIME: an instant, or a duration before now.")
+        str,
+        typer.Option(
+            "--at", help="What is looked up: beginning, end, or @TIME, an instant or a duration before now."
+        ),
     ] = "end",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -251,7 +278,8 @@ def offsets(
     ]
     columns = ("topic", "partition", "offset", "timestamp_ms")
     if as_json:
-        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+        known = [tuple(None if cell == -1 else cell for cell in row) for row in rows]
+        print_json([dict(zip(columns, row, strict=True)) for row in known])
     else:
         print_table(columns, [tuple("-" if cell == -1 else cell for cell in row) for row in rows])
     finish(found.errors)
@@ -286,7 +314,7 @@ def trim(
             }
         results = admin.delete_records(limits, raise_errors=False)
     for key, start in sorted(results.successes.items()):
-        typer.echo(f"{key} starts at {start}")
+        echo(f"{key} starts at {start}")
     finish(results.errors)
 
 
@@ -316,12 +344,15 @@ def _chosen(admin: Admin, names: list[str]) -> list[TopicPartition]:
 def alter(
     names: Names,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", help="The new number of partitions.")
+        int | None,
+        typer.Option("--partitions", "-p", help="The new number of partitions; default: unchanged."),
     ] = None,
     config: Config = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option("--delete-config", metavar="NAME", help="A setting to reset to the broker's default."),
+        typer.Option(
+            "--delete-config", metavar="NAME", help="A setting to reset to the broker's default; repeatable."
+        ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -347,4 +378,4 @@ def alter(
             errors |= admin.create_partitions(dict.fromkeys(names, partitions), raise_errors=False).errors
     finish(errors)
     for name in names:
-        typer.echo(f"{name} changed")
+        echo(f"{name} changed")

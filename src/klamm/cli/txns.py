@@ -1,4 +1,4 @@
-"""`klamm txns`: list, describe, abort, hanging."""
+"""`klamm txns`: list, describe, inspect, abort, hanging."""
 
 from __future__ import annotations
 
@@ -19,8 +19,13 @@ from klamm.cli.cluster import (
     print_table,
 )
 from klamm.cli.failures import MISUSED, fail
+from klamm.cli.inspect_transaction import inspect
+from klamm.cli.list_transactions import list_transactions
+from klamm.cli.open_transactions import COLUMNS, of_hanging, transaction_row
+from klamm.cli.output import echo
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import HangingTransaction, ProducerDescription, TransactionDescription
+from klamm.client.diagnosis.transactions import open_transactions
 from klamm.protocol.types import TopicPartition
 
 HANGING_AFTER_MINUTES = 15  # the default of transaction.max.timeout.ms
@@ -38,70 +43,24 @@ app = typer.Typer(
   klamm txns abort orders-1            fence the producer of an id and abort its transaction
 """,
 )
-Topic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="A topic.")]
-Partition = Annotated[int | None, typer.Option("--partition", metavar="NUMBER", help="Only this partition.")]
+Topic = Annotated[
+    str | None, typer.Option("--topic", metavar="TOPIC", help="The topic to look at; default: every topic.")
+]
+Partition = Annotated[
+    int | None,
+    typer.Option("--partition", metavar="NUMBER", help="The partition to look at; default: every partition."),
+]
 
 
-@app.command(name="list")
-def list_transactions(
-    state: Annotated[
-        list[str] | None,
-        typer.Option("--state", help="Only ids in this state, as in Ongoing or CompleteCommit."),
-    ] = None,
-    producer_id: Annotated[
-        list[int] | None, typer.Option("--producer-id", metavar="ID", help="Only ids with this producer id.")
-    ] = None,
-    longer_than: Annotated[
-        float | None,
-        typer.Option("--longer-than", metavar="SECONDS", help="Only transactions open for longer than this."),
-    ] = None,
-    pattern: Annotated[
-        str | None,
-        typer.Option("--pattern", metavar="REGEX", help="Only ids that match this expression as a whole."),
-    ] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
-    as_json: AsJson = False,
-) -> None:
-    """List the transactional ids of the whole cluster.
-
-    \b
-      klamm txns list --state Ongoing --longer-than 60
-      klamm txns list --pattern 'orders-.*' --json
-    """
-    with an_admin(bootstrap, timeout) as admin:
-        try:
-            found = admin.list_transactions(
-                states=state or (),
-                producer_ids=producer_id or (),
-                longer_than=longer_than,
-                id_pattern=pattern,
-            )
-        except ValueError as error:
-            fail(error, MISUSED)
-    if as_json:
-        print_json(
-            [
-                {
-                    "transactional_id": item.transactional_id,
-                    "state": item.state,
-                    "producer_id": item.producer_id,
-                    "coordinator": item.coordinator_id,
-                }
-                for item in found
-            ]
-        )
-    elif not found:
-        is_filtered = state or producer_id or longer_than is not None or pattern
-        typer.echo("There are no transactional ids" + (" that match." if is_filtered else "."))
-    else:
-        rows = [(item.transactional_id, item.state, item.producer_id, item.coordinator_id) for item in found]
-        print_table(("transactional id", "state", "producer id", "coordinator"), rows)
+app.command(name="list")(list_transactions)
+app.command()(inspect)
 
 
 @app.command()
 def describe(
-    transactional_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Transactional ids.")],
+    transactional_ids: Annotated[
+        list[str], typer.Argument(metavar="ID...", help="The transactional ids to describe.")
+    ],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
@@ -123,7 +82,7 @@ def describe(
     else:
         for number, item in enumerate(described):
             if number:
-                typer.echo()
+                echo()
             _print(item, now_ms)
     finish(found.errors)
 
@@ -158,7 +117,7 @@ def _print(item: TransactionDescription, now_ms: int) -> None:
     open_ms = _open_ms(item, now_ms)
     if open_ms is not None:
         parts.append(f"open for {open_ms / 1000:.1f} s")
-    typer.echo("  ".join(parts))
+    echo("  ".join(parts))
     print_table(("topic", "partition"), item.partitions)
 
 
@@ -169,7 +128,9 @@ def hanging(
     older_than: Annotated[
         float,
         typer.Option(
-            "--older-than", metavar="MINUTES", help="Only producers that have written nothing for this long."
+            "--older-than",
+            metavar="MINUTES",
+            help="List only transactions whose producer has written nothing for this many minutes.",
         ),
     ] = HANGING_AFTER_MINUTES,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -190,28 +151,31 @@ def hanging(
         fail("--partition needs --topic", MISUSED)
     with an_admin(bootstrap, timeout) as admin:
         places = _partitions(admin, topic, partition)
-        found = admin.find_hanging_transactions(places, older_than=older_than * 60)
+        without_end = admin.find_hanging_transactions(places, older_than=0)
+        opened = open_transactions(admin, places)
+    now_ms = round(time.time() * 1000)
+    found = [item for item in without_end if now_ms - item.last_timestamp_ms >= older_than * 60_000]
     if as_json:
         print_json([_hanging_json(item) for item in found])
-    elif not found:
-        typer.echo(f"No hanging transactions on {len(places)} partition(s).")
+        return
+    if not found:
+        echo(f"No hanging transactions on {len(places)} partition(s).")
     else:
-        now_ms = round(time.time() * 1000)
-        rows = [
-            (
-                *item.partition,
-                item.start_offset,
-                item.producer_id,
-                item.producer_epoch,
-                item.transactional_id or "-",
-                f"{(now_ms - item.last_timestamp_ms) / 60_000:.1f} min",
-            )
-            for item in found
+        print_table(COLUMNS, [transaction_row(item, now_ms) for item in of_hanging(found)])
+    hanging_at = {(item.partition, item.start_offset) for item in found}
+    too_young = {(item.partition, item.start_offset) for item in without_end} - hanging_at
+    others = [item for item in opened if (item.partition, item.start_offset) not in hanging_at]
+    if others:
+        readers = "readers with isolation.level=read_committed"
+        echo()
+        echo(f"{len(others)} other open transaction(s) hold back {readers}:")
+        why_young = f"idle for less than {older_than:g} min: --older-than 0 includes it"
+        why = [
+            why_young if (item.partition, item.start_offset) in too_young else "its coordinator will end it"
+            for item in others
         ]
-        print_table(
-            ("topic", "partition", "start offset", "producer id", "epoch", "transactional id", "idle for"),
-            rows,
-        )
+        rows = [(*transaction_row(item, now_ms), reason) for item, reason in zip(others, why, strict=True)]
+        print_table((*COLUMNS, "not hanging because"), rows)
 
 
 def _hanging_json(item: HangingTransaction) -> dict[str, Any]:
@@ -245,13 +209,20 @@ def _partitions(admin: Admin, topic: str | None, partition: int | None) -> list[
 @app.command()
 def abort(
     transactional_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="A transactional id: its producer is fenced.")
+        str | None,
+        typer.Argument(
+            metavar="[ID]", help="The transactional id whose transaction is aborted; its producer is fenced."
+        ),
     ] = None,
     topic: Topic = None,
     partition: Partition = None,
     start_offset: Annotated[
         int | None,
-        typer.Option("--start-offset", metavar="OFFSET", help="Where the hanging transaction begins."),
+        typer.Option(
+            "--start-offset",
+            metavar="OFFSET",
+            help="The offset at which the hanging transaction begins; needed without ID.",
+        ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -272,7 +243,7 @@ def abort(
         if as_json:
             print_json({"transactional_id": transactional_id, **identity._asdict()})
         else:
-            typer.echo(
+            echo(
                 f"Aborted what {transactional_id} had open; its producer is fenced "
                 f"(producer {identity.producer_id}, epoch {identity.producer_epoch})."
             )
@@ -288,7 +259,7 @@ def abort(
     if as_json:
         print_json({"topic": topic, "partition": partition, "producer_id": producer.producer_id})
     else:
-        typer.echo(f"Aborted the transaction of producer {producer.producer_id} on {place}.")
+        echo(f"Aborted the transaction of producer {producer.producer_id} on {place}.")
 
 
 def _open_at(admin: Admin, place: TopicPartition, start_offset: int) -> ProducerDescription:

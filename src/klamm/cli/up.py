@@ -32,8 +32,9 @@ def up(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Keep all data in PostgreSQL: postgresql://user:password@host/database. Brokers with "
-            "the same URL and different node.id are one cluster.",
+            help="Keep all data in PostgreSQL: postgresql://user:password@host/database; default: in "
+            "files. Brokers "
+            "with one URL and different node.id are one cluster.",
         ),
     ] = None,
     memory: Annotated[
@@ -49,7 +50,9 @@ def up(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting; repeatable."),
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A setting of the broker by Kafka's name; repeatable."
+        ),
     ] = None,
     node_id: Annotated[
         int | None,
@@ -57,7 +60,7 @@ def up(
             "--node-id",
             metavar="N",
             min=0,
-            help="The setting node.id: brokers on one folder need different ones.",
+            help="The setting node.id: brokers on one folder need different ones. [default: 1]",
         ),
     ] = None,
     brokers: Annotated[
@@ -83,6 +86,15 @@ def up(
             help="For tests: with `virtual`, the control port moves the time.  [default: system]",
         ),
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure",
+            help="TLS with a certificate of its own CA, a user admin with SCRAM-SHA-512, and ACLs. Keys and "
+            "password are made once, in the folder `secure` of the data folder; with --memory, in "
+            "./klamm-secure.",
+        ),
+    ] = False,
 ) -> None:
     """Start a broker, or several, and serve until Ctrl-C or SIGTERM.
 
@@ -93,9 +105,12 @@ def up(
       klamm up --listen 0.0.0.0:9092 --set advertised.listeners=PLAINTEXT://myhost:9092
       klamm up --memory --listen 127.0.0.1:0
       klamm up --brokers 4
+      klamm up --secure
       klamm up --data /srv/klamm --set num.partitions=4 --set log.retention.hours=24
       klamm up --store postgresql://klamm@db/klamm --node-id 2
       klamm up --memory --listen 127.0.0.1:0 --control 127.0.0.1:0 --clock virtual
     """
-    options = UpOptions(listen, data, store, memory, config, settings or [], node_id, brokers, control, clock)
+    options = UpOptions(
+        listen, data, store, memory, config, settings or [], node_id, brokers, control, clock, secure
+    )
     raise typer.Exit(start(options))

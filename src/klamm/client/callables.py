@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -31,3 +32,19 @@ def required_count(function: Callable[..., Any]) -> int | None:
         return None
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(item.kind in kinds and item.default is inspect.Parameter.empty for item in parameters)
+
+
+def name_of(function: Any) -> str:
+    """The name of a callback, for messages: `module.function`, or the class of an object."""
+    while isinstance(function, partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def is_async(function: Any) -> bool:
+    """Whether calling it only makes a coroutine, which nobody would await."""
+    if type(function) is FunctionType:
+        return bool(function.__code__.co_flags & inspect.CO_COROUTINE)
+    return inspect.iscoroutinefunction(function)

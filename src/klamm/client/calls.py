@@ -163,7 +163,7 @@ class Calls:
                 node_id = await self.coordinator_of(key, deadline, kind)
                 node = Node("broker", node_id)
                 response = await self.send(node, api_key, request, deadline, max_version)
-                moved = next((code for code in error_codes(response) if code in _ASK_AGAIN), None)
+                moved = next((code for code in error_codes(response) if code in ASK_AGAIN), None)
                 if moved is None:
                     return response, node_id
                 error: KlammError = broker_error(moved, f"{_KINDS[kind]} {key}")
@@ -186,11 +186,19 @@ class Calls:
             response: FindCoordinatorResponse = await self.to_any(ApiKey.FIND_COORDINATOR, request, deadline)
             found = response.coordinators[0] if response.coordinators else response
             if found.error_code == ErrorCode.none:
-                self._coordinators[kind, key] = found.node_id
-                await self._known_address(found.node_id, deadline)
+                await self.learn_coordinator(key, found.node_id, deadline, kind)
                 return found.node_id
             error = broker_error(found.error_code, f"finding the coordinator of {key}", found.error_message)
             await deadline.pause(error)
+
+    def knows_coordinator(self, key: str, kind: int = GROUP) -> bool:
+        """Whether `coordinator_of` answers without a request."""
+        return (kind, key) in self._coordinators
+
+    async def learn_coordinator(self, key: str, node_id: int, deadline: Deadline, kind: int = GROUP) -> None:
+        """Remember a coordinator that a broker has named."""
+        self._coordinators[kind, key] = node_id
+        await self._known_address(node_id, deadline)
 
     async def _known_address(self, node_id: int, deadline: Deadline) -> None:
         if node_id not in self.core.metadata.cluster.brokers:
@@ -212,6 +220,7 @@ class Calls:
                 arrived.resolve(None)
 
         metadata.listen(check)
+        metadata.listen_for_refusal(arrived.fail)
         metadata.tick(self.core.now_ms)
         try:
             await self.core.tasks.within(arrived, deadline.remaining_ms(), "requesting metadata")
@@ -220,6 +229,7 @@ class Calls:
             deadline.remaining_ms()
         finally:
             metadata.unlisten(check)
+            metadata.unlisten_for_refusal(arrived.fail)
 
     async def leaders_of(
         self, partitions: Sequence[TopicPartition], deadline: Deadline
@@ -245,7 +255,7 @@ class Calls:
 
 
 _LOADING = ErrorCode.coordinator_load_in_progress
-_ASK_AGAIN = (_LOADING, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator)
+ASK_AGAIN = (_LOADING, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

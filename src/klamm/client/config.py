@@ -10,6 +10,7 @@ from klamm.client.setting_docs import DOCS
 from klamm.clock import Clock, clock_at
 from klamm.config import (
     INT_MAX,
+    Check,
     ConfigError,
     Definition,
     Kind,
@@ -22,6 +23,9 @@ from klamm.config import (
 )
 from klamm.net.metadata import MetadataConfig
 from klamm.net.network import Address, NetworkConfig
+from klamm.net.security.settings import OBJECTS as SECURITY_OBJECTS
+from klamm.net.security.settings import SETTINGS as SECURITY
+from klamm.net.security.settings import security_of
 
 
 def _definition(settings: Iterable[Setting]) -> Definition:
@@ -46,7 +50,7 @@ _COMMON: Final = (
         check=at_least(0),
         doc="how often stats.callback is called; 0: never",
     ),
-    Setting(name="security.protocol", kind=Kind.STRING, default="PLAINTEXT", check=one_of("PLAINTEXT")),
+    *SECURITY,
 )
 _API_TIMEOUT: Final = Setting(name="default.api.timeout.ms", kind=Kind.INT, default=60_000, check=at_least(0))
 
@@ -56,7 +60,10 @@ CONSUMER: Final = _definition(
         _API_TIMEOUT,
         Setting(name="group.id", kind=Kind.STRING, default=None),
         Setting(name="group.instance.id", kind=Kind.STRING, default=None),
-        Setting(name="group.protocol", kind=Kind.STRING, default="classic", check=one_of("classic")),
+        Setting(
+            name="group.protocol", kind=Kind.STRING, default="classic", check=one_of("classic", "consumer")
+        ),
+        Setting(name="group.remote.assignor", kind=Kind.STRING, default=None),
         Setting(name="session.timeout.ms", kind=Kind.INT, default=45_000, check=at_least(0)),
         Setting(name="heartbeat.interval.ms", kind=Kind.INT, default=3_000, check=at_least(1)),
         Setting(name="max.poll.interval.ms", kind=Kind.INT, default=300_000, check=at_least(1)),
@@ -110,6 +117,7 @@ PRODUCER: Final = _definition(
         Setting(name="retries", kind=Kind.INT, default=INT_MAX, check=between(0, INT_MAX)),
         Setting(name="max.in.flight.requests.per.connection", kind=Kind.INT, default=5, check=at_least(1)),
         Setting(name="delivery.timeout.ms", kind=Kind.INT, default=120_000, check=at_least(0)),
+        Setting(name="message.timeout.ms", kind=Kind.INT, default=None, check=at_least(0)),
         Setting(name="linger.ms", kind=Kind.LONG, default=0, check=at_least(0)),
         Setting(name="batch.size", kind=Kind.INT, default=16_384, check=at_least(0)),
         Setting(name="buffer.memory", kind=Kind.LONG, default=33_554_432, check=at_least(0)),
@@ -126,7 +134,14 @@ PRODUCER: Final = _definition(
         Setting(name="compression.zstd.level", kind=Kind.INT, default=3, check=between(-131_072, 22)),
         Setting(name="partitioner.ignore.keys", kind=Kind.BOOLEAN, default=False),
         Setting(name="partitioner.adaptive.partitioning.enable", kind=Kind.BOOLEAN, default=True),
-        Setting(name="partitioner.availability.timeout.ms", kind=Kind.LONG, default=0, check=at_least(0)),
+        Setting(
+            name="partitioner.availability.timeout.ms",
+            kind=Kind.LONG,
+            default=0,
+            check=Check(
+                lambda value: value == 0, "0, since klamm's producer takes no broker for unavailable"
+            ),
+        ),
         Setting(name="metadata.max.idle.ms", kind=Kind.LONG, default=300_000, check=at_least(5_000)),
         Setting(name="transactional.id", kind=Kind.STRING, default=None),
         Setting(name="transaction.timeout.ms", kind=Kind.INT, default=60_000, check=at_least(0)),
@@ -152,6 +167,7 @@ class ClientConfig:
         self.values = values
         self.given = given  # a default behaves otherwise than the same value written down, sometimes
         self.objects = objects
+        self._security = security_of(values, given, objects)  # reads files: they are checked here, once
 
     @classmethod
     def parse(
@@ -161,17 +177,19 @@ class ClientConfig:
         keywords: Mapping[str, Any],
         *,
         object_names: frozenset[str] = frozenset(),
+        has_serializers: bool = False,
     ) -> ClientConfig:
         """Read settings from a dictionary and keywords; keywords take precedence. Raises ConfigError.
 
         `object_names` are settings whose value is not text (a partitioner, a deserializer, ...); they may
         be given by name among the other settings.
         """
+        object_names = object_names | SECURITY_OBJECTS
         raw: dict[str, Any] = {}
         objects: dict[str, Any] = {}
         for source in (config or {}, keywords):
             for key, value in source.items():
-                if key.replace("_", ".").startswith(SERIALIZER_PREFIXES):
+                if has_serializers and key.replace("_", ".").startswith(SERIALIZER_PREFIXES):
                     objects[key.replace("_", ".")] = value
                     continue
                 name = _dotted(key, definition, object_names)
@@ -215,6 +233,7 @@ class ClientConfig:
             reconnect_backoff_max_ms=values.integer("reconnect.backoff.max.ms"),
             connections_max_idle_ms=values.integer("connections.max.idle.ms"),
             max_response_bytes=max_response_bytes,
+            security=self._security,
         )
 
     def metadata(self, *, allow_auto_topic_creation: bool) -> MetadataConfig:
@@ -225,6 +244,11 @@ class ClientConfig:
             retry_backoff_max_ms=values.integer("retry.backoff.max.ms"),
             allow_auto_topic_creation=allow_auto_topic_creation,
         )
+
+
+def with_given(settings: Mapping[str, Any], **named: Any) -> dict[str, Any]:
+    """Settings as keywords, and those that have an argument of their own, where that was given."""
+    return {**settings, **{name: value for name, value in named.items() if value is not None}}
 
 
 def _dotted(key: str, definition: Definition, object_names: frozenset[str]) -> str:

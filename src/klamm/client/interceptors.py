@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from klamm.client.callables import name_of
 from klamm.config import ConfigError
 
 log = logging.getLogger(__name__)
@@ -56,19 +57,32 @@ def checked(given: Any, methods: Sequence[str]) -> tuple[Any, ...]:
 
 
 def passed(interceptors: Sequence[Any], method: str, value: Any) -> Any:
-    """A value handed through all interceptors; one that raises is passed over."""
+    """A value handed through all interceptors; one that raises or forgets to return it is passed over."""
     for item in interceptors:
         try:
-            value = getattr(item, method)(value)
+            returned = getattr(item, method)(value)
         except Exception:
-            log.exception("interceptor %r failed in %s", item, method)
+            log.exception("interceptor %s failed in %s", name_of(item), method)
+            continue
+        if returned is None:
+            log.error(
+                "interceptor %s failed in %s: it returned None in place of %s",
+                name_of(item), method, type(value).__name__,
+            )  # fmt: skip
+        else:
+            value = returned
     return value
 
 
-def call_all(interceptors: Sequence[Any], method: str, *arguments: Any) -> None:
-    """Call a method of all interceptors."""
+def call_all(
+    interceptors: Sequence[Any],
+    method: str,
+    *arguments: Any,
+    caught: type[BaseException] = Exception,
+) -> None:
+    """Call a method of all interceptors; on a thread of the client `caught` is BaseException."""
     for item in interceptors:
         try:
             getattr(item, method)(*arguments)
-        except Exception:
-            log.exception("interceptor %r failed in %s", item, method)
+        except caught:
+            log.exception("interceptor %s failed in %s", name_of(item), method)

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from klamm.clock import Clock, future_on
 from klamm.net.metadata import Metadata, MetadataConfig
-from klamm.net.network import Network, NetworkConfig, Transport
+from klamm.net.network import Aside, Network, NetworkConfig, Transport, in_place
 from klamm.net.reactor import Reactor
 from klamm.net.tasks import Promise, Tasks
 
@@ -36,9 +36,10 @@ class Core:
         transport: Transport,
         random: Random,
         now_ms: int,
+        aside: Aside = in_place,
     ) -> None:
         self.random = random
-        self.network = Network(network_config, transport, random, now_ms)
+        self.network = Network(network_config, transport, random, now_ms, aside)
         self.metadata = Metadata(self.network, metadata_config)
         self.tasks = Tasks(self.network)
         self.components: list[Component] = [self.tasks]
@@ -77,13 +78,29 @@ class ClientThread:
         self.clock = clock
         self.reactor = Reactor(clock, name)
         self.core = Core(
-            network_config, metadata_config, transport=self.reactor, random=random, now_ms=clock.now_ms()
+            network_config,
+            metadata_config,
+            transport=self.reactor,
+            random=random,
+            now_ms=clock.now_ms(),
+            aside=self.reactor.aside,
         )
         self.reactor.on_time = self.core.on_time
         self.reactor.on_tick = self.core.tick
 
     def start(self) -> None:
         self.reactor.start()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the thread, if it was not `stop`."""
+        return self.reactor.failure
+
+    def check(self) -> None:
+        """Raise IllegalStateError when the thread has failed, or is that of a parent process."""
+        self.reactor.check_fork()
+        if self.reactor.failure is not None:
+            raise self.reactor.ended()
 
     def ask(self, work: Callable[[], T]) -> Future[T]:
         """Run `work` on the client's thread; its result or error as a future."""
@@ -114,6 +131,8 @@ class ClientThread:
         return future
 
     def stop(self) -> None:
-        """Close every connection and end the thread."""
+        """Close every connection and end the thread; in a forked child nothing: they are the parent's."""
+        if self.reactor.is_inherited:
+            return
         self.reactor.submit(self.core.network.close)
         self.reactor.stop()

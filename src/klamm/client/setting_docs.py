@@ -16,11 +16,11 @@ DOCS: Final[Mapping[str, str]] = {
     "reconnect.backoff.max.ms": "The longest pause before a broker is connected to again.",
     "metadata.max.age.ms": "The age at which metadata is requested again.",
     "connections.max.idle.ms": "Closes connections that were idle for this long.",
-    "security.protocol": "Only PLAINTEXT is supported.",
     "default.api.timeout.ms": "The timeout of calls that have no timeout argument.",
     "group.id": "The consumer group; required to subscribe and to commit.",
     "group.instance.id": "Makes the consumer a static member, which keeps its partitions through a restart.",
-    "group.protocol": "Only the classic protocol is supported.",
+    "group.protocol": "`consumer`: the coordinator assigns, and members go on reading while partitions move.",
+    "group.remote.assignor": "The assignor of the coordinator, with group.protocol=consumer.",
     "session.timeout.ms": "The group removes a member without heartbeats after this time.",
     "heartbeat.interval.ms": "The time between heartbeats; at most a third of the session timeout.",
     "max.poll.interval.ms": "The longest time between two polls before the consumer leaves the group.",
@@ -46,6 +46,7 @@ DOCS: Final[Mapping[str, str]] = {
     "retries": "The most retries of a batch, within delivery.timeout.ms.",
     "max.in.flight.requests.per.connection": "The most unanswered requests to one broker.",
     "delivery.timeout.ms": "A record that is not delivered within this time fails.",
+    "message.timeout.ms": "As delivery.timeout.ms, but it may be shorter than a request; 0: no limit.",
     "linger.ms": "How long a batch waits for more records.",
     "batch.size": "The size at which a batch is sent without waiting.",
     "buffer.memory": "The memory for records that wait to be sent; send blocks when it is full.",
@@ -58,7 +59,7 @@ DOCS: Final[Mapping[str, str]] = {
     "partitioner.ignore.keys": "Records with a key are spread like those without.",
     "partitioner.adaptive.partitioning.enable": "Faster brokers get more of the records without a key.",
     "partitioner.availability.timeout.ms": (
-        "A broker that accepts no request for this long gets no records without a key; 0: never."
+        "Only 0 is accepted: records without a key also go to brokers that are slow to accept requests."
     ),
     "metadata.max.idle.ms": "Metadata of a topic that was not used for this long is dropped.",
     "transactional.id": "Enables transactions; fences older producers with the same id.",

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from klamm.client.callables import takes
+from klamm.client.callables import name_of, takes
 from klamm.config import ConfigError
 
 log = logging.getLogger(__name__)
@@ -33,8 +33,8 @@ class Statistics:
             self._due_ms = now_ms + self._interval_ms
             try:
                 self._callback(self._read())
-            except Exception:
-                log.exception("the statistics callback failed")
+            except BaseException:  # SystemExit would end the client's thread, not the program
+                log.exception("the statistics callback %s raised", name_of(self._callback))
         return self._due_ms
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass, field, replace
 from klamm.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from klamm.protocol.types import ZERO_ID, TopicPartition
 

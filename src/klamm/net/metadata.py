@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from klamm.errors import KlammError, NoBrokersError
+from klamm.errors import AuthenticationError, KlammError, NoBrokersError
 from klamm.net.cluster import BrokerInfo, Cluster
 from klamm.net.network import Address, Network, Node, backoff_ms
 from klamm.net.wire import Call
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from klamm.protocol.types import TopicPartition
 
@@ -48,6 +48,7 @@ class Metadata:
         self._attempt = 0
         self._retry_at_ms = 0
         self._listeners: list[Callable[[Cluster], None]] = []
+        self._refusal_listeners: list[Callable[[AuthenticationError], None]] = []
         self._missing: dict[str, int] = {}  # wanted topics that do not exist, and since when
         self._reported: set[str] = set()  # those of which a warning was logged
 
@@ -58,6 +59,14 @@ class Metadata:
     def unlisten(self, listener: Callable[[Cluster], None]) -> None:
         """Remove a listener."""
         self._listeners.remove(listener)
+
+    def listen_for_refusal(self, listener: Callable[[AuthenticationError], None]) -> None:
+        """Call a listener when an attempt ends with a refused login: who waits for metadata should not."""
+        self._refusal_listeners.append(listener)
+
+    def unlisten_for_refusal(self, listener: Callable[[AuthenticationError], None]) -> None:
+        """Remove a listener."""
+        self._refusal_listeners.remove(listener)
 
     def want(self, topics: Iterable[str]) -> None:
         """Keep these topics in the snapshot, in addition to the present ones."""
@@ -160,6 +169,9 @@ class Metadata:
             self.error = self._explain(error)
             self._back_off(now_ms)
             self._is_wanted = True
+            if isinstance(self.error, AuthenticationError):
+                for refusal_listener in list(self._refusal_listeners):
+                    refusal_listener(self.error)
             return
         self.error = None
         self._refreshed_at_ms = now_ms
@@ -220,6 +232,8 @@ class Metadata:
         )
 
     def _explain(self, error: KlammError | None) -> KlammError:
+        if isinstance(error, AuthenticationError):
+            return error
         causes = self._network.failures
         if self.cluster.brokers or not causes:
             return error or NoBrokersError("the cluster answered without any broker")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from itertools import islice
 from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 from klamm.clock import Clock, future_on, selector_on, socket_on
 from klamm.errors import IllegalStateError
@@ -26,16 +27,28 @@ MAX_PARTS: Final = 512  # of one sendmsg; the kernel's limit is 1024
 MAX_UNREACHABLE: Final = 64  # addresses of one name that are kept as failed
 
 
+class InheritedError(IllegalStateError):
+    """A client in a process that was forked off the one that made it: its thread is there."""
+
+    def __init__(self) -> None:
+        super().__init__("this client was made before fork(); make a new one in the child process")
+
+
 class _Forks:
     """How often this process was forked off another: its id would be a system call for every record."""
 
-    __slots__ = ("count",)
+    __slots__ = ("count", "reactors")
 
     def __init__(self) -> None:
         self.count = 0
+        self.reactors: WeakSet[Reactor] = WeakSet()
 
     def happened(self) -> None:
+        """In the child: the threads of all clients are in the parent."""
         self.count += 1
+        for reactor in self.reactors:
+            reactor.failure = InheritedError()
+            reactor.on_fork()
 
 
 forks: Final = _Forks()
@@ -62,12 +75,13 @@ class Reactor:
         self._is_stopping = False
         self._is_over = False
         self._woken = False
-        self._forks = forks.count
+        forks.reactors.add(self)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.on_time: Callable[[int], None] = lambda _now_ms: None
         self.on_tick: Callable[[int], int | None] = lambda _now_ms: None
         self.failure: BaseException | None = None  # what ended the thread, if it was not `stop`
         self.on_failure: Callable[[], None] = lambda: None  # wakes threads that wait for this one
+        self.on_fork: Callable[[], None] = lambda: None  # in a child process
         self._awaited: set[Future[Any]] = set()  # results that the thread owes
         # Failed addresses by host name: the next attempt begins with others.
         self.unreachable: dict[Address, list[Address]] = {}
@@ -78,10 +92,15 @@ class Reactor:
             join()  # a virtual clock does not move on before this thread had its first turn
         self._thread.start()
 
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is a forked child, and the client is its parent's."""
+        return isinstance(self.failure, InheritedError)
+
     def check_fork(self) -> None:
         """A forked child has the object but not the thread."""
-        if forks.count != self._forks:
-            raise IllegalStateError("this client was made before fork(); make a new one in the child process")
+        if self.is_inherited:
+            raise InheritedError
 
     def submit(self, work: Callable[[], None]) -> None:
         """Run something on the thread soon; from any thread."""
@@ -90,6 +109,14 @@ class Reactor:
             self._woken = True
             with contextlib.suppress(BlockingIOError, OSError):  # full or closed: it is awake or stopped
                 self._wake_sender.send(b"\0")
+
+    def ended(self) -> IllegalStateError:
+        """What calls raise when the thread has ended: with the failure that ended it, if it was one."""
+        if self.failure is None:
+            return IllegalStateError("the client is closed")
+        error = IllegalStateError(f"the client's thread has stopped: {self.failure!r}")
+        error.__cause__ = self.failure
+        return error
 
     def owes(self, future: Future[Any]) -> None:
         """Fail this future when the thread ends before it is settled."""
@@ -100,11 +127,7 @@ class Reactor:
 
     def _settle_awaited(self) -> None:
         for future in list(self._awaited):
-            if self.failure is not None:
-                error = IllegalStateError(f"the client's thread has stopped: {self.failure!r}")
-                error.__cause__ = self.failure
-            else:
-                error = IllegalStateError("the client is closed")
+            error = self.ended()
             with contextlib.suppress(InvalidStateError):  # settled or cancelled meanwhile
                 future.set_exception(error)
 
@@ -121,7 +144,7 @@ class Reactor:
                 future.set_exception(error)
 
         if self.failure is not None or self._is_stopping:
-            future.set_exception(IllegalStateError("the client is closed"))
+            future.set_exception(self.ended())
         else:
             self.submit(run)
             self.owes(future)
@@ -137,6 +160,19 @@ class Reactor:
         self.submit(lambda: None)
         if self._thread.is_alive() and not self.is_own_thread():
             self._thread.join()
+
+    def aside(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
+        """Run what may block on a thread of its own; `done` gets its result or exception on this one."""
+
+        def run() -> None:
+            result, failure = None, None
+            try:
+                result = work()
+            except BaseException as error:  # passed on, SystemExit too: the thread of the client decides
+                failure = error if isinstance(error, Exception) else RuntimeError(f"it raised {error!r}")
+            self.submit(lambda: done(result, failure))
+
+        threading.Thread(target=run, name="klamm-aside", daemon=True).start()
 
     def new_socket(self, family: int) -> socket.socket:
         return socket_on(self._clock, family, socket.SOCK_STREAM)

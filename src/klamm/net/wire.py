@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from klamm.errors import KlammError, ProtocolError, UnsupportedVersionError, broker_error
+from klamm.errors import (
+    IllegalRequestError,
+    KlammError,
+    ProtocolError,
+    SaslAuthenticationError,
+    SslAuthenticationError,
+    UnsupportedVersionError,
+    broker_error,
+)
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import request_encoder, response_decoder
-from klamm.protocol.errors import DecodeError, ErrorCode
+from klamm.protocol.errors import DecodeError, ErrorCode, TlsAlertError
 from klamm.protocol.framing import FrameReader
 from klamm.protocol.headers import read_response_header, request_frame, response_has_tags
 from klamm.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -18,11 +26,17 @@ from klamm.protocol.types import Buffer
 from klamm.records.core import new_buffer
 from klamm.version import __version__
 
+if TYPE_CHECKING:
+    from klamm.net.security.login import Login
+    from klamm.net.security.sasl import Mechanism
+
 NEGOTIATION_VERSION: Final = 4
 # Until the versions are known the peer may be anything; their response fits a kilobyte.
 NEGOTIATION_BYTES: Final = 1024 * 1024
 # Fetches of such a size are received where they stay. Memory is taken as announced, so there is a limit.
 LARGE_BYTES: Final = range(512 * 1024, 64 * 1024 * 1024)
+
+_LOGIN: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 
 Done = Callable[[Any, KlammError | None], None]
 
@@ -72,13 +86,65 @@ class Wire:
         self._versions: dict[int, tuple[int, int]] = {}
         self.features: Mapping[str, int] = {}
         self.is_ready = False
+        self._mechanism: Mechanism | None = None  # of the first login, when the versions are known
+        self._login: Login | None = None  # in progress: no other requests are sent meanwhile
+        self.has_answered = False  # a request of the client, beyond versions and login
+        self.session_lifetime_ms = 0  # of the last login; 0: it does not end
         self.in_flight: deque[tuple[int, Call]] = deque()
         self._large: bytearray | None = None  # a large response, and how much of it came
         self._large_came = 0
 
-    def open(self, timeout_ms: int, now_ms: int) -> list[Buffer]:
-        """ApiVersions, the first request of every connection."""
+    def open(self, timeout_ms: int, now_ms: int, mechanism: Mechanism | None = None) -> list[Buffer]:
+        """ApiVersions, the first request of every connection; then a login, if there is a mechanism."""
+        self._mechanism = mechanism
         return self._negotiate(NEGOTIATION_VERSION, timeout_ms, now_ms)
+
+    @property
+    def may_need_login(self) -> bool:
+        """Whether the broker knows SASL, there was no login, and it has not answered anything else yet."""
+        return not self.has_answered and self._mechanism is None and ApiKey.SASL_HANDSHAKE in self._versions
+
+    @property
+    def is_logging_in(self) -> bool:
+        """Whether requests have to wait for a login."""
+        return self._login is not None
+
+    def log_in_again(self, mechanism: Mechanism, timeout_ms: int, now_ms: int) -> list[Buffer]:
+        """Begin a new session before the present one ends (KIP-368)."""
+        # The broker answers the requests before it first, and some of them wait for an event.
+        busy_ms = max((call.due_at_ms - now_ms for _, call in self.in_flight), default=0)
+        return self._begin_login(mechanism, timeout_ms + max(0, busy_ms), now_ms)
+
+    def _begin_login(self, mechanism: Mechanism, timeout_ms: int, now_ms: int) -> list[Buffer]:
+        # Imported here: few connections need it.
+        from klamm.net.security.login import HANDSHAKE_VERSION, NO_SASL, Login  # noqa: PLC0415
+
+        if ApiKey.SASL_HANDSHAKE not in self._versions:
+            raise SaslAuthenticationError(NO_SASL)
+        self._login = login = Login(mechanism)
+        return self._ask_login(
+            ApiKey.SASL_HANDSHAKE, login.begin(), timeout_ms, now_ms, max_version=HANDSHAKE_VERSION
+        )
+
+    def _ask_login(
+        self, api_key: ApiKey, request: Any, timeout_ms: int, now_ms: int, max_version: int = 32767
+    ) -> list[Buffer]:
+        call = Call(api_key, request, lambda _response, _error: None, timeout_ms)
+        return self._send(call, self.version_for(api_key, max_version), now_ms)
+
+    def _logged_in(self, login: Login, call: Call, response: Any, now_ms: int) -> list[Buffer]:
+        """The next step of a login."""
+        if call.api_key is ApiKey.SASL_HANDSHAKE:
+            request = login.handshaken(response)
+        else:
+            following = login.answered(response)
+            if following is None:
+                self._login = None
+                self.session_lifetime_ms = login.session_lifetime_ms
+                self._opened()
+                return []
+            request = following
+        return self._ask_login(ApiKey.SASL_AUTHENTICATE, request, call.timeout_ms, now_ms)
 
     def version_for(self, api_key: ApiKey, max_version: int = 32767) -> int:
         """The highest version that both sides support; UnsupportedVersionError if there is none."""
@@ -101,8 +167,14 @@ class Wire:
 
     def _send(self, call: Call, version: int, now_ms: int) -> list[Buffer]:
         call.version = version
-        message = call.request(version) if callable(call.request) else call.request
-        body = request_encoder(call.api_key, version)(message)
+        try:
+            message = call.request(version) if callable(call.request) else call.request
+            body = request_encoder(call.api_key, version)(message)
+        except KlammError:
+            raise
+        except Exception as error:  # of one request: the others, and the thread, go on
+            name = ApiKey(call.api_key).name
+            raise IllegalRequestError(f"{name} cannot be encoded: {error}") from error
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         if call.has_answer:
             call.due_at_ms = now_ms + call.timeout_ms
@@ -156,10 +228,17 @@ class Wire:
         try:
             for frame in frames:
                 call, response = self._response(frame)
-                if self.is_ready:
+                if self._login is not None and call.api_key in _LOGIN:
+                    to_send += self._logged_in(self._login, call, response, now_ms)
+                elif self.is_ready:
+                    self.has_answered = True
                     answered.append((call, response))
                 else:
                     to_send += self._negotiated(call, response, now_ms)
+        except TlsAlertError:
+            raise SslAuthenticationError(
+                "this is a TLS listener: set security.protocol to SSL, or SASL_SSL if it has SASL"
+            ) from None
         except DecodeError as error:
             raise ProtocolError(f"malformed response: {error}") from error
         return answered, to_send
@@ -193,6 +272,12 @@ class Wire:
         }
         if response.finalized_features_epoch >= 0:  # below: the broker does not report finalized features
             self.features = {item.name: item.max_version_level for item in response.finalized_features}
-        self.is_ready = True
-        self._frames.allow(self._max_response_bytes)
+        if self._mechanism is not None:
+            return self._begin_login(self._mechanism, call.timeout_ms, now_ms)
+        self._opened()
         return []
+
+    def _opened(self) -> None:
+        if not self.is_ready:
+            self.is_ready = True
+            self._frames.allow(self._max_response_bytes)

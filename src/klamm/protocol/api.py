@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 
 class ApiKey(IntEnum):
-    """Kafka's names and numbers."""
+    """Kafka's names and numbers, and at the end those of klamm's own APIs."""
 
     PRODUCE = 0
     FETCH = 1
@@ -21,6 +22,7 @@ class ApiKey(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -32,9 +34,13 @@ class ApiKey(IntEnum):
     END_TXN = 26
     WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
@@ -42,10 +48,24 @@ class ApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+
+    INSPECT_GROUPS = 20_000
+    TRACE_GROUPS = 20_001
+    INSPECT_TRANSACTIONS = 20_002
+
+
+# Offered to klamm's own clients only: no other client has to know of keys that Kafka does not have.
+OWN_APIS: Final = frozenset({ApiKey.INSPECT_GROUPS, ApiKey.TRACE_GROUPS, ApiKey.INSPECT_TRANSACTIONS})

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Final
 
 from klamm.protocol.api import ApiKey
-from klamm.protocol.errors import DecodeError
+from klamm.protocol.errors import DecodeError, TlsAlertError
 
 SMALLEST_REQUEST: Final = 8
 LARGEST_BUT_PRODUCE: Final = 16 * 1024 * 1024
@@ -139,7 +139,7 @@ class FrameReader:
         if start == b"HTTP":
             raise DecodeError("HTTP response: this is a web server, not a Kafka broker")
         if start[:2] == b"\x15\x03":
-            raise DecodeError("TLS alert: this is a TLS listener")
+            raise TlsAlertError("TLS alert: this is a TLS listener")
         if size < self._smallest:
             raise DecodeError(f"a frame of {size} bytes")
         if size > self._max_bytes:

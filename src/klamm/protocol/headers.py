@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import Final
 
 from klamm.protocol.api import ApiKey
-from klamm.protocol.codec.decoding import long_uvarint
+from klamm.protocol.codec.parts import skip_tags
 from klamm.protocol.errors import DecodeError
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.schema import is_flexible
 from klamm.protocol.types import Buffer
 
@@ -78,30 +78,6 @@ class RequestHeaders:
 def _int32_at_4(frame: bytes) -> int:
     value = frame[4] << 24 | frame[5] << 16 | frame[6] << 8 | frame[7]
     return value - (1 << 32) if value >= 1 << 31 else value
-
-
-def skip_tags(buffer: Buffer, position: int) -> int:
-    """The position after a tag section."""
-    count = buffer[position]
-    position += 1
-    if not count:
-        return position
-    if count > 127:
-        count, position = long_uvarint(buffer, position, count)
-    if count > (len(buffer) - position) // 2:
-        raise DecodeError(f"{count} tags in {len(buffer) - position} bytes")
-    for _ in range(count):
-        _, position = _uvarint(buffer, position)
-        size, position = _uvarint(buffer, position)
-        position += size
-        if position > len(buffer):
-            raise DecodeError("tagged field ends beyond the request")
-    return position
-
-
-def _uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    first = buffer[position]
-    return long_uvarint(buffer, position + 1, first) if first > 127 else (first, position + 1)
 
 
 def request_frame(

@@ -24,6 +24,9 @@ IMPLIED: Final[Mapping[str, Mapping[str, Callable[[int], bool]]]] = {
         "uses_topic_ids": lambda version: version >= 10,
     },
     "FindCoordinatorRequest": {"is_batched": lambda version: version >= 4},
+    "ConsumerGroupHeartbeatRequest": {
+        "makes_member_id": lambda version: version >= 1
+    },  # else the coordinator
     "DescribeGroupsRequest": {"knows_group_id_not_found": lambda version: version >= 6},
     "ApiVersionsRequest": {
         "names_software": lambda version: version >= 3,
@@ -34,7 +37,12 @@ IMPLIED: Final[Mapping[str, Mapping[str, Callable[[int], bool]]]] = {
         "knows_listener_not_found": lambda version: version >= 6,
         "may_ask_by_id": lambda version: version >= 12,  # 10 and 11 have the field, but do not use it
     },
-    "DeleteTopicsRequest": {"knows_deletion_disabled": lambda version: version >= 3},
+    "DeleteTopicsRequest": {
+        "knows_deletion_disabled": lambda version: version >= 3,
+        "knows_throttling": lambda version: version >= 5,  # KIP-599: refused in place of delayed
+    },
+    "CreateTopicsRequest": {"knows_throttling": lambda version: version >= 6},
+    "CreatePartitionsRequest": {"knows_throttling": lambda version: version >= 3},
     "ProduceRequest": {
         "allows_zstd": lambda version: version >= 7,
         "uses_topic_ids": lambda version: version >= 13,

@@ -39,7 +39,7 @@ class Message:
         return type(self)(**(self.values() | changes))
 
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
-        """How it is copied and pickled: some classes are compiled, and have no other way."""
+        """How it is copied and pickled."""
         return type(self), tuple(self.values().values())
 
     def __eq__(self, other: object) -> bool:

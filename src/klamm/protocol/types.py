@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import Final, Literal
-
-from klamm.protocol.named_tuple import NamedTuple
+from typing import Final, Literal, NamedTuple
 
 Buffer = bytes | bytearray | memoryview
 Direction = Literal["request", "response"]

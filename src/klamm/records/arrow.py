@@ -7,8 +7,8 @@ Offsets are 32-bit and numbers are in the machine's own byte order, as Arrow req
 from __future__ import annotations
 
 from enum import IntFlag
+from typing import NamedTuple
 
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.protocol.types import Buffer
 
 

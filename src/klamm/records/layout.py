@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from klamm.protocol.errors import DecodeError
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.protocol.types import ZERO_ID
 
 if TYPE_CHECKING:

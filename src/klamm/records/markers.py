@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.protocol.errors import DecodeError
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.protocol.types import Buffer
 from klamm.records.batch import parse_header
 from klamm.records.core import encode_one, stamped

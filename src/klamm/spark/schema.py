@@ -69,8 +69,10 @@ def wanted_columns(names: Sequence[str]) -> Want:
     return wanted
 
 
-def check_sink_schema(schema: StructType, topic: str | None) -> None:
+def check_sink_schema(schema: StructType, topic: str | None, *, has_schemas: bool = False) -> None:
     """Check that rows of this schema can become records; raises ConfigError.
+
+    With schemas of a registry keys and values can be of any type.
 
     Names are matched with case, and other columns are left alone.
     """
@@ -80,8 +82,9 @@ def check_sink_schema(schema: StructType, topic: str | None) -> None:
         raise ConfigError(
             "value", f"column value is missing, found {', '.join(columns) or 'none'}: rename one to value"
         )
-    _check_column(columns, "value", text_or_bytes)
-    _check_column(columns, "key", text_or_bytes)
+    if not has_schemas:
+        _check_column(columns, "value", text_or_bytes)
+        _check_column(columns, "key", text_or_bytes)
     _check_column(columns, "headers", (HEADERS_TYPE,))
     _check_column(columns, "partition", (IntegerType(),))
     if topic is None:
@@ -94,7 +97,16 @@ def _check_column(columns: dict[str, DataType], name: str, allowed: tuple[DataTy
     found = columns.get(name)
     if found is not None and _plain(found) not in [_plain(kind) for kind in allowed]:
         wanted = " or ".join(kind.simpleString() for kind in allowed)
-        raise ConfigError(name, f"column {name} is {found.simpleString()}: cast it to {wanted}")
+        raise ConfigError(
+            name, f"column {name} is {found.simpleString()}: cast it to {wanted}{_hint(name, found)}"
+        )
+
+
+def _hint(name: str, found: DataType) -> str:
+    """A row of columns is what people write with a schema."""
+    if name == "value" and isinstance(found, StructType):
+        return ", write to_json(value), or set option schemaRegistry"
+    return ""
 
 
 def _plain(kind: DataType) -> str:

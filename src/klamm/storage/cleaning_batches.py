@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.types import Buffer
 from klamm.records.batch import BatchHeader, TimestampType
 from klamm.records.record import Record, decode_records, encode_batch
-from klamm.storage.cleaning_map import OffsetMap
+from klamm.storage.cleaning_map import KeyOffsetMap
 from klamm.storage.cleaning_transactions import TransactionFilter
+from klamm.storage.producer_state import ProducerEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class CleaningRules:
 class BatchCleaner:
     """Decides batch by batch, in log order."""
 
-    def __init__(self, rules: CleaningRules, mapped: OffsetMap, transactions: TransactionFilter) -> None:
+    def __init__(self, rules: CleaningRules, mapped: KeyOffsetMap, transactions: TransactionFilter) -> None:
         self._rules = rules
         self._mapped = mapped
         self._transactions = transactions
@@ -131,3 +132,16 @@ def emptied(header: BatchHeader) -> bytes:
 def _append_time_ms(header: BatchHeader) -> int | None:
     is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
     return header.max_timestamp_ms if is_append_time else None
+
+
+def live_producers(entries: Iterable[ProducerEntry], high_watermark: int) -> dict[int, LiveProducer]:
+    """The offsets that must stay in the log to preserve the state of these producers.
+
+    The last batch of each, and its last flushed batch: a failed flush may remove the former.
+    """
+    live = {}
+    for entry in entries:
+        offsets = [batch.last_offset for batch in entry.summaries()]
+        durable = [offset for offset in offsets if offset < high_watermark]
+        live[entry.producer_id] = LiveProducer(entry.epoch, tuple({*offsets[-1:], *durable[-1:]}))
+    return live

@@ -19,7 +19,7 @@ _SHARDS: Final = 256
 _SHARD_MASK: Final = _SHARDS - 1
 
 
-class OffsetMap:
+class KeyOffsetMap:
     """Key to last offset, within a bound on keys and on memory."""
 
     __slots__ = ("_bytes_left", "_keys_left", "_shards", "last_offset")

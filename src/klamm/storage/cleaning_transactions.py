@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.types import Buffer
 from klamm.records.batch import BatchHeader
 from klamm.records.markers import decode_marker

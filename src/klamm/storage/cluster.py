@@ -7,11 +7,11 @@ snapshot for its hot paths.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from random import Random
 from typing import Final, Protocol
 
-from klamm.protocol.lazy_dataclass import dataclass, field
 from klamm.protocol.types import id_to_text
 
 FIRST_PRODUCER_ID: Final = 0
@@ -31,12 +31,20 @@ class ClusterStoreError(Exception):
 
 
 class ConfigResourceType(IntEnum):
-    """The owner of a configuration; the numbers are the protocol's."""
+    """The owner of a configuration; the numbers are the protocol's, where it has one.
+
+    Those from 1000 on are described and altered by APIs of their own. A request cannot name them: its types
+    have 8 bits.
+    """
 
     TOPIC = 2
     BROKER = 4
     CLIENT_METRICS = 16
     GROUP = 32
+    ACL = 1000  # a resource pattern, and its access control lists
+    USER = 1001  # a user, and the SCRAM credentials
+    QUOTA = 1002  # a user, client id or address, and its quotas
+    SECRET = 1003  # what all brokers know and no API describes
 
 
 class BrokerState(StrEnum):

@@ -1,25 +1,22 @@
 """The interfaces of log storage: a store of partition logs, and one partition's log.
 
 All methods are called from the owner's thread (the event loop), except `SyncTicket.run`, which blocks on the
-disk and may run anywhere, as may `Work` and `RestOfRound`. Nothing else blocks: what is neither in memory nor
+disk and may run anywhere, as may `Work`. Nothing else blocks: what is neither in memory nor
 in the page cache raises MustLoadError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.protocol.types import TopicPartition
 from klamm.records.batch import BatchHeader
+from klamm.storage.durability import Background, DurableLog, Report, SyncRounds
 from klamm.storage.topic_config import TopicConfig
-
-if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
 
 
 class LogError(Exception):
@@ -104,120 +101,6 @@ class MustLoadError(Exception):
         self.load = load
 
 
-class Sync(Protocol):
-    """Something that must reach the disk."""
-
-    def run(self) -> None:
-        """Flush; blocks. Raises OSError when the disk fails."""
-        ...
-
-    def files_only(self) -> Sequence[int] | None:
-        """The files to fdatasync instead of calling `run`; None when `run` does more than that."""
-        ...
-
-    def keep_open(self) -> None:
-        """Must be called by its creator if it does not run at once: else the log may close its files."""
-        ...
-
-
-class SyncTicket(Sync, Protocol):
-    """A flush of everything appended up to `end_offset`."""
-
-    end_offset: int
-
-    @property
-    def journal(self) -> SharedJournal | None:
-        """The journal that may make it durable, together with others, instead of `run`."""
-        ...
-
-    @property
-    def is_journaled(self) -> bool:
-        """Whether the journal does so."""
-        ...
-
-
-class SharedJournal(Protocol):
-    """A file that makes what is new in many logs durable with one sync. One round at a time."""
-
-    def start_round(
-        self, tickets: Sequence[Any], after: Mapping[Any, Sequence[Any]] | None = None
-    ) -> Sync | None:
-        """Write some of the tickets, which are then journaled; None when each must be flushed by itself.
-
-        One that comes `after` others is journaled only if they are; None stands for one that is not.
-        """
-        ...
-
-    def write_segments(self, started: Any) -> None:
-        """Write what a round holds to the logs' own files, while the disk works, or after that.
-
-        To be called in the turn of the event loop in which the round was started.
-        """
-        ...
-
-    def finish_round(self) -> None:
-        """The round succeeded. To be called before `finish_sync` of the logs in it."""
-        ...
-
-    def fail_round(self) -> None:
-        """The round failed. To be called before `fail_sync` of the logs in it.
-
-        Raises OSError when their records could come back: then none of them may be used any more.
-        """
-        ...
-
-    def end_file(self) -> None:
-        """Begin a new part: every log in it becomes due for `start_segment_sync`, and then it is removed."""
-        ...
-
-    def lagging(self) -> Sequence[JournalingLog]:
-        """Logs that are due for `start_segment_sync`, so that the journal need not hold them any more."""
-        ...
-
-
-class SyncRounds(Protocol):
-    """Flushes the tickets of many logs together, one round after the other.
-
-    While a round runs, its logs collect appends for the next one.
-    """
-
-    def start(
-        self,
-        tickets: Sequence[SyncTicket],
-        loop: AbstractEventLoop,
-        when_done: Callable[[RestOfRound | None], None],
-    ) -> None:
-        """Flush without blocking; `when_done` gets None when all is durable, perhaps before this returns.
-
-        Otherwise it gets what is left to do on a thread, which also gives the outcome of each ticket.
-        LogError(not_leader_or_follower): the log has another epoch, this one takes no more appends.
-        """
-        ...
-
-
-class HeldBack(Protocol):
-    """Batches of a log that may only be durable together with those of another log, or after them.
-
-    They reach the disk in a round of the journal, which survives a crash as a whole or not at all.
-    """
-
-    @property
-    def is_active(self) -> bool:
-        """Whether appends are held back: until they are flushed, memory has the only copy."""
-        ...
-
-    def begin(self) -> None:
-        """Hold back what is appended from now on."""
-        ...
-
-    def end(self) -> None:
-        """Nothing has to be held back any more."""
-        ...
-
-
-RestOfRound: TypeAlias = Callable[[], Sequence[Exception | None]]  # blocks, and does not raise
-
-
 class LogSlice(Protocol):
     """Whole batches of a log that are read part by part, when they are needed.
 
@@ -246,16 +129,10 @@ class LogSlice(Protocol):
 
 
 class PartitionLog(Protocol):
-    """One partition's log at one leader epoch."""
+    """One partition's log at one leader epoch: appends, reads, and how far each may go."""
 
-    topic: str
-    topic_id: bytes
-    partition: int
     config: TopicConfig  # replaced when the topic's configuration changes; applies from the next call on
-    leader_epoch: int
     on_change: Callable[[], None]  # called after the high watermark, stable offset or log start moved
-    rounds: SyncRounds | None  # flushes its tickets with those of other logs; None: each by itself
-    held_back: HeldBack | None  # None: it cannot hold anything back
 
     @property
     def log_start_offset(self) -> int: ...
@@ -265,14 +142,6 @@ class PartitionLog(Protocol):
     def high_watermark(self) -> int: ...
     @property
     def last_stable_offset(self) -> int: ...
-    @property
-    def size_bytes(self) -> int: ...
-    @property
-    def segment_count(self) -> int: ...
-    @property
-    def is_dirty(self) -> bool:
-        """Whether something appended is not yet durable."""
-        ...
 
     def append(
         self,
@@ -310,19 +179,6 @@ class PartitionLog(Protocol):
         """
         ...
 
-    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool: ...
-    def begin_verification(
-        self, producer_id: int, producer_epoch: int, sequence: int, begins_at_zero: bool
-    ) -> int:
-        """A batch would begin a transaction here: the guard to append it with, once that is confirmed.
-
-        The caller returns the guard with `end_verification`. A marker invalidates it. Raises
-        LogError(invalid_producer_epoch) if the log has records of a later epoch.
-        """
-        ...
-
-    def is_verified(self, producer_id: int, guard: int) -> bool: ...
-    def end_verification(self, producer_id: int, guard: int) -> None: ...
     def read(self, offset: int, *, until_offset: int, max_bytes: int, at_least_one: bool) -> bytes:
         """Whole batches from the one that holds `offset`, below `until_offset`, of one segment.
 
@@ -346,7 +202,44 @@ class PartitionLog(Protocol):
 
     def in_active_segment(self, offset: int) -> bool: ...
 
+    def truncate(self, to_offset: int) -> None:
+        """Cut everything at and above an offset and rebuild producer state."""
+        ...
+
+    @property
+    def is_written(self) -> bool:
+        """Whether what is appended survives the end of this process before it is flushed."""
+        ...
+
+    def sync_is_due(self, now_ms: int) -> bool:
+        """Whether a flush is due: at once in commit mode, else by flush.messages, flush.ms and rolls."""
+        ...
+
+
+class LogTransactions(Protocol):
+    """The producers of a log and their transactions."""
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool: ...
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, sequence: int, begins_at_zero: bool
+    ) -> int:
+        """A batch would begin a transaction here: the guard to append it with, once that is confirmed.
+
+        The caller returns the guard with `end_verification`. A marker invalidates it. Raises
+        LogError(invalid_producer_epoch) if the log has records of a later epoch.
+        """
+        ...
+
+    def is_verified(self, producer_id: int, guard: int) -> bool: ...
+    def end_verification(self, producer_id: int, guard: int) -> None: ...
     def aborted_transactions(self, from_offset: int, until_offset: int) -> Sequence[AbortedTransaction]: ...
+
+    def producers(self) -> Sequence[ProducerStatus]: ...
+    def expire_producers(self, timestamp_ms: int, expiration_ms: int) -> int: ...
+
+
+class LogLookups(Protocol):
+    """Offsets of a log by time and by leader epoch."""
 
     def offset_for_timestamp(self, timestamp_ms: int, until_offset: int) -> TimestampedOffset: ...
     def offset_for_max_timestamp(self) -> TimestampedOffset:
@@ -358,6 +251,15 @@ class PartitionLog(Protocol):
         ...
 
     def end_of_epoch(self, leader_epoch: int) -> EpochEnd: ...
+
+
+class LogRetention(Protocol):
+    """How much a log keeps."""
+
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def segment_count(self) -> int: ...
     def delete_records(self, before_offset: int) -> int:
         """Raise the log start (never lowers it); the resulting log start.
 
@@ -365,44 +267,20 @@ class PartitionLog(Protocol):
         """
         ...
 
-    def truncate(self, to_offset: int) -> None:
-        """Cut everything at and above an offset and rebuild producer state."""
+    def delete_old_segments(self, now_ms: int, timestamp_ms: int, *, only_below_start: bool = False) -> int:
+        """Apply retention by time, size and log start, or only the last; how many segments were deleted."""
         ...
 
-    def sync_is_due(self, now_ms: int) -> bool:
-        """Whether a flush is due: at once in commit mode, else by flush.messages, flush.ms and rolls."""
-        ...
 
-    def start_sync(self) -> SyncTicket | None:
-        """A ticket for everything unflushed; None when all is durable."""
-        ...
+class EngineLog(PartitionLog, DurableLog, LogTransactions, LogLookups, LogRetention, Protocol):
+    """What an engine implements; a user of a log sees the part that it needs."""
 
-    def finish_sync(self, ticket: SyncTicket) -> None:
-        """The ticket succeeded: raise the high watermark."""
-        ...
-
-    def fail_sync(self, ticket: SyncTicket) -> None:
-        """The ticket failed: cut back to the last durable offset and reload producer state.
-
-        What the ticket made durable before it failed stays.
-        """
-        ...
-
-    def producers(self) -> Sequence[ProducerStatus]: ...
-    def expire_producers(self, timestamp_ms: int, expiration_ms: int) -> int: ...
-    def delete_old_segments(self, now_ms: int, timestamp_ms: int) -> int:
-        """Apply retention by time, size and log start; how many segments were deleted."""
-        ...
+    topic: str
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
 
     def close(self) -> None: ...
-
-
-class JournalingLog(PartitionLog, Protocol):
-    """A log whose tickets may have a journal."""
-
-    def start_segment_sync(self) -> SyncTicket | None:
-        """A ticket that does not use the journal, also for what is durable only there."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,6 +291,7 @@ class LogDirStatus:
     total_bytes: int
     usable_bytes: int
     is_offline: bool
+    holds: Callable[[str, int], bool] = lambda _topic, _partition: True  # whether a partition's log is there
 
 
 class LogStore(Protocol):
@@ -420,11 +299,15 @@ class LogStore(Protocol):
 
     def open(
         self, topic: str, topic_id: bytes, partition: int, *, leader_epoch: int, config: TopicConfig
-    ) -> PartitionLog:
+    ) -> EngineLog:
         """Load or create a log and lead it at an epoch, which is recorded before the log is used.
 
         Raises LogError(kafka_storage_error) when this log cannot be read; others are unaffected.
         """
+        ...
+
+    def rounds(self, broker: Background, report: Report) -> SyncRounds:
+        """What makes the logs that one broker leads durable; outcomes go to `report`."""
         ...
 
     def abandon(self, topic: str, partition: int) -> None:
@@ -462,6 +345,10 @@ class LogStore(Protocol):
         ...
 
     def status(self) -> Sequence[LogDirStatus]: ...
+    def why_full(self) -> str:
+        """Why no log can take more records; empty if that is not so."""
+        ...
+
     def start_checkpoint(self, places: Iterable[TopicPartition] | None = None) -> Work:
         """Work that writes the current recovery points, log starts and high watermarks.
 

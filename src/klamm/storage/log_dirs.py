@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from klamm.protocol.types import TopicPartition
-from klamm.storage.log import LogDirStatus, LogError, LogStore, PartitionLog, Work
+from klamm.storage.durability import Background, Report, SyncRounds
+from klamm.storage.log import EngineLog, LogDirStatus, LogError, LogStore, Work
 from klamm.storage.topic_config import TopicConfig
 
 
@@ -45,14 +48,22 @@ class LogDirs:
 
     def open(
         self, topic: str, topic_id: bytes, partition: int, *, leader_epoch: int, config: TopicConfig
-    ) -> PartitionLog:
+    ) -> EngineLog:
         # Another broker may have created it, or deleted it and created it elsewhere.
         holding = [number for number, store in enumerate(self._stores) if store.holds(topic, partition)]
         number = holding[0] if holding else None
         if number is None:
-            number = self._counts.index(min(self._counts))
+            number = self._next()
         self._put(topic, partition, number)
         return self._stores[number].open(topic, topic_id, partition, leader_epoch=leader_epoch, config=config)
+
+    def _next(self) -> int:
+        """Where a new partition is created: not on a full disk, if another has room."""
+        numbers = range(len(self._stores))
+        return min(numbers, key=lambda number: (bool(self._stores[number].why_full()), self._counts[number]))
+
+    def rounds(self, broker: Background, report: Report) -> SyncRounds:
+        return self._stores[0].rounds(broker, report)  # it flushes logs of any of them
 
     def existing(self) -> Iterable[tuple[str, int, bytes]]:
         return [found for store in self._stores for found in store.existing()]
@@ -86,7 +97,18 @@ class LogDirs:
         return self._stores[number].set_aside(topic, partition)
 
     def status(self) -> Sequence[LogDirStatus]:
-        return [status for store in self._stores for status in store.status()]
+        return [
+            replace(status, holds=partial(self._is_in, number))
+            for number, store in enumerate(self._stores)
+            for status in store.status()
+        ]
+
+    def _is_in(self, number: int, topic: str, partition: int) -> bool:
+        return self._places.get((topic, partition)) == number
+
+    def why_full(self) -> str:
+        reasons = [store.why_full() for store in self._stores]
+        return "; ".join(reasons) if all(reasons) else ""
 
     def start_checkpoint(self, places: Iterable[TopicPartition] | None = None) -> Work:
         some = None if places is None else list(places)

@@ -9,10 +9,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from klamm.records.markers import EndMarker
 from klamm.storage.log import AppendOrigin, LogError, ProducerStatus

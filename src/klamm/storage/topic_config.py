@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from klamm.config import LONG_MAX, ConfigError, Value, as_text
-from klamm.protocol.lazy_dataclass import dataclass, field, field_names
 from klamm.storage.topic_settings import BROKER_DEFAULT_SETTINGS, BROKER_NAMES, TOPIC_SETTINGS
 
 
@@ -31,7 +31,6 @@ class TopicConfig:
     message_timestamp_type: str = "CreateTime"
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
-    min_insync_replicas: int = 1
     retention_bytes: int = -1
     retention_ms: int = 604_800_000
     segment_bytes: int = 1_073_741_824
@@ -82,9 +81,9 @@ def _field_value(value: Value) -> Any:
 
 
 _NAMES_BY_FIELD: Final[Mapping[str, str]] = {
-    field: name
-    for field in field_names(TopicConfig)
-    if (name := field.replace("_", ".")) in TOPIC_SETTINGS  # the others follow from these
+    each.name: name
+    for each in fields(TopicConfig)
+    if (name := each.name.replace("_", ".")) in TOPIC_SETTINGS  # the others follow from these
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from klamm.config import (
@@ -19,7 +20,6 @@ from klamm.config import (
     each_of,
     one_of,
 )
-from klamm.protocol.lazy_dataclass import dataclass
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
@@ -86,8 +86,7 @@ TOPIC_SETTINGS: Final = Definition(
         _topic("min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5, between(0, 1),
                "The dirty ratio of a log from which it is compacted."),
         _topic("min.compaction.lag.ms", Kind.LONG, 0, at_least(0), "How long a record is not compacted."),
-        _topic("min.insync.replicas", Kind.INT, 1, at_least(1),
-               "How many replicas must have a batch before acks=all is acknowledged."),
+        _idle("min.insync.replicas", Kind.INT, 1, at_least(1)),
         _topic("retention.bytes", Kind.LONG, -1, None,
                "The size from which old segments are deleted; -1: unlimited."),
         _topic("retention.ms", Kind.LONG, 604800000, at_least(-1), "Older segments are deleted; -1: never."),

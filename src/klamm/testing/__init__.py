@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from klamm.testing.faults import Fault as Fault
     from klamm.testing.faults import Faults as Faults
     from klamm.testing.observation import Group as Group
+    from klamm.testing.observation import NotKnownError as NotKnownError
     from klamm.testing.observation import assert_consumed_exactly_once as assert_consumed_exactly_once
     from klamm.testing.observation import wait_until as wait_until
     from klamm.testing.rebalances.group import ScriptedGroup as ScriptedGroup
     from klamm.testing.rebalances.scripts import check_rebalances as check_rebalances
     from klamm.testing.rebalances.scripts import random_script as random_script
+    from klamm.testing.secure_broker import SecureBroker as SecureBroker
     from klamm.testing.test_case import BrokerTestCase as BrokerTestCase
     from klamm.testing.virtual_loop import VirtualLoop as VirtualLoop
     from klamm.testing.wire import WireClient as WireClient
@@ -26,7 +28,9 @@ _HOMES = {
     "Fault": "klamm.testing.faults",
     "Faults": "klamm.testing.faults",
     "Group": "klamm.testing.observation",
+    "NotKnownError": "klamm.testing.observation",
     "ScriptedGroup": "klamm.testing.rebalances.group",
+    "SecureBroker": "klamm.testing.secure_broker",
     "VirtualLoop": "klamm.testing.virtual_loop",
     "WireClient": "klamm.testing.wire",
     "assert_consumed_exactly_once": "klamm.testing.observation",
@@ -40,7 +44,9 @@ __all__ = [
     "Fault",
     "Faults",
     "Group",
+    "NotKnownError",
     "ScriptedGroup",
+    "SecureBroker",
     "VirtualLoop",
     "WireClient",
     "assert_consumed_exactly_once",

@@ -23,13 +23,15 @@ from klamm.storage.engines.memory_cluster import MemoryCluster
 from klamm.storage.engines.simulated_disk import SimulatedFiles
 from klamm.testing.faults import Faults
 from klamm.testing.faulty_connection import FaultyConnection
-from klamm.testing.observation import ANYTHING_TRUE, Activity, Group, Observer, Story
+from klamm.testing.observation import ANYTHING_TRUE, Activity, Group, Observer, Seen, Story
 
 T = TypeVar("T")
 
 _FOLDER: Final = "/memory"
 _LOOK_EVERY_S: Final = 0.25  # of real time, for what happens without a request: a record that expires
 # Every Fetch names its partitions, so that faults can select by them.
+_CONTAINERS: Final = "CONTAINERS"  # the listener for them
+_DOCKER_HOST: Final = "host.docker.internal"
 _SETTINGS: Final[Mapping[str, RawValue]] = {"max.incremental.fetch.session.cache.slots": 0}
 
 
@@ -38,7 +40,12 @@ class Broker(embedded.Broker):
 
     It runs on virtual time (`broker.clock`), has faults (`broker.faults`), can be killed and restarted, and
     keeps its data on a simulated disk in memory. Settings are those of `klamm.Broker`.
+
+    With `containers=True` it also listens on all interfaces of this machine, for containers, and
+    `container_bootstrap` is the address for them; a text is the name of this machine there.
     """
+
+    _not_in_bootstrap = (_CONTAINERS,)
 
     def __init__(
         self,
@@ -49,10 +56,14 @@ class Broker(embedded.Broker):
         port: int = 0,
         clock: Clock | Literal["virtual", "system"] = "virtual",
         seed: int = 0,
+        containers: bool | str = False,
         **more_settings: RawValue,
     ) -> None:
         named = {name.replace("_", "."): value for name, value in more_settings.items()}
-        super().__init__(data, {**_SETTINGS, **(settings or {}), **named}, host=host, port=port, clock=clock)
+        given = {**_SETTINGS, **_listeners(host, port, containers), **(settings or {}), **named}
+        super().__init__(data, given, host=host, port=port, clock=clock)
+        self._ports: dict[str, int] = {}  # that were bound, by listener
+        self._container_bootstrap = ""
         self._disk: SimulatedFiles | None = None
         self._cluster: MemoryCluster | None = None
         if self._is_in_memory:
@@ -65,15 +76,29 @@ class Broker(embedded.Broker):
         self._activity = Activity(self._clock)
         self._activity_outside = Activity(SystemClock(), look_every_s=_LOOK_EVERY_S)
         self._observer: Observer | None = None
+        self._seen: Seen = {}
         self.faults = Faults(self._clock, self._disk, self._has_happened)
         self.log: Any = None  # what the pytest plugin keeps of the log
+
+    @property
+    def container_bootstrap(self) -> str:
+        """The address for `bootstrap.servers` of a program in a container of this machine."""
+        if not self._container_bootstrap:
+            raise RuntimeError(
+                "containers cannot connect to this broker: use Broker(containers=True), and start it"
+            )
+        return self._container_bootstrap
 
     # --- looking ---------------------------------------------------------------------------------------
 
     def records(
         self, topic: str, *, committed: bool = True
     ) -> list[ConsumerRecord[bytes | None, bytes | None]]:
-        """All records of a topic, by timestamp; `committed=False` includes those of other transactions."""
+        """All records of a topic, by timestamp; `committed=False` includes those of other transactions.
+
+        Raises NotKnownError, an AssertionError, if there is no such topic.
+        """
+        __tracebackhide__ = True
         return self._look().records(topic, "read_committed" if committed else "read_uncommitted")
 
     def topics(self) -> dict[str, int]:
@@ -115,17 +140,24 @@ class Broker(embedded.Broker):
         """Wait until a condition holds, or has this value, and return its value.
 
         It is checked when the broker does something. The time-out is on the broker's clock, unless
-        `real_time`. AssertionError, with the last value and the story, when it is over.
+        `real_time`. AssertionError, with the last value, what was seen of groups and topics, and the story,
+        when it is over. The condition may fail with an AssertionError itself: it is tried again.
         """
+        __tracebackhide__ = True
         activity = self._activity_outside if real_time else self._activity
-        return cast("T", activity.wait_until(is_so, timeout, partial(self.story, times=True), equals))
+        story = partial(self.story, times=True)
+        return cast("T", activity.wait_until(is_so, timeout, story, equals, self._seen))
 
     def _look(self) -> Observer:
         if not self.is_running:
             raise RuntimeError("the broker is not running")
         if self._observer is None:
-            self._observer = Observer(self.bootstrap)
+            self._observer = Observer(self._own_settings(), self._seen)
         return self._observer
+
+    def _own_settings(self) -> dict[str, RawValue]:
+        """Of its own clients, which look at topics and groups."""
+        return {"bootstrap.servers": self.bootstrap}
 
     # --- ending ----------------------------------------------------------------------------------------
 
@@ -140,10 +172,8 @@ class Broker(embedded.Broker):
     def restart(self) -> Self:
         """Start again at the same address, with what is on the disk; stops it first if it runs."""
         self.stop()
-        ports = [int(address.rpartition(":")[2]) for address in self.bootstrap.split(",")]
         self._given["listeners"] = [
-            str(replace(listener, port=port))
-            for listener, port in zip(self._config.listeners, ports, strict=True)
+            str(replace(each, port=self._ports.get(each.name, each.port))) for each in self._config.listeners
         ]
         self._config = BrokerConfig.from_settings(self._given)
         self._forget_run()
@@ -186,8 +216,12 @@ class Broker(embedded.Broker):
     def _make_connection(self) -> MakeConnection:
         return partial(FaultyConnection, self.faults, self._has_acted)
 
-    def _has_started(self, broker: assembly.Broker) -> None:
+    def _has_started(self, broker: assembly.BrokerNode) -> None:
         broker.services.events.watchers.append(self._has_happened)
+        self._ports = {bound.name: bound.port for bound in broker.listeners}
+        advertised = {each.name: each.host for each in self._config.advertised_listeners}
+        if _CONTAINERS in self._ports:
+            self._container_bootstrap = f"{advertised[_CONTAINERS]}:{self._ports[_CONTAINERS]}"
 
     def _has_happened(self, event: Event) -> None:
         self._story.add(event)
@@ -197,7 +231,7 @@ class Broker(embedded.Broker):
         self._activity.happened()
         self._activity_outside.happened()
 
-    async def _close(self, broker: assembly.Broker) -> None:
+    async def _close(self, broker: assembly.BrokerNode) -> None:
         if self._ends_by == "stop":
             await super()._close(broker)
             return
@@ -211,3 +245,15 @@ class Broker(embedded.Broker):
 
 
 _TURNS_TO_CLOSE: Final = 5  # of the loop, until aborted connections are closed
+
+
+def _listeners(host: str, port: int, containers: bool | str) -> dict[str, RawValue]:
+    """A listener for this program, and one for containers that knows this machine under another name."""
+    if not containers:
+        return {}
+    named = containers if isinstance(containers, str) else _DOCKER_HOST
+    return {
+        "listeners": f"PLAINTEXT://{host}:{port},{_CONTAINERS}://0.0.0.0:0",
+        "advertised.listeners": f"PLAINTEXT://{host}:{port},{_CONTAINERS}://{named}:0",
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{_CONTAINERS}:PLAINTEXT",
+    }

@@ -37,7 +37,7 @@ class ControlError(Exception):
         self.allow = tuple(allow)  # methods that the path has, when it does not have this one
 
 
-class Request:
+class ControlRequest:
     """What a function is given: the variable parts of the path, the query, the body."""
 
     def __init__(self, parts: list[str], query: Mapping[str, str], body: Mapping[str, Any]) -> None:
@@ -55,7 +55,7 @@ class Request:
         return _TRUTH[text]
 
 
-Operation = Callable[[Request], object]
+Operation = Callable[[ControlRequest], object]
 
 
 class Control:
@@ -116,7 +116,7 @@ class Control:
         url = urlsplit(target)
         words = [unquote(word) for word in url.path.split("/")]
         operation, parts, fields = self._find(method, words)
-        request = Request(parts, _query(url.query, fields), _body(body, fields))
+        request = ControlRequest(parts, _query(url.query, fields), _body(body, fields))
         try:
             return operation(request)
         except ValueError as error:
@@ -164,7 +164,7 @@ class Control:
             )
         return clock
 
-    def _show_clock(self, _: Request | None = None) -> object:
+    def _show_clock(self, _: ControlRequest | None = None) -> object:
         clock = self._clock
         is_virtual = isinstance(clock, VirtualClock)
         timestamp_ms = clock.timestamp_ms()
@@ -175,19 +175,19 @@ class Control:
             "rate": clock.rate if isinstance(clock, VirtualClock) else 1.0,
         }
 
-    def _advance(self, request: Request) -> object:
+    def _advance(self, request: ControlRequest) -> object:
         by = request.body.get("by")
         if not isinstance(by, str):
             raise _invalid(f'invalid by {by!r}: expected a duration, as in {{"by": "2h"}}')
         self._movable().advance(by)
         return self._show_clock()
 
-    def _freeze(self, _: Request) -> object:
+    def _freeze(self, _: ControlRequest) -> object:
         # Not for one thread: another request, or a restarted broker, may run on a thread with the same id.
         self._movable().freeze_for_all()
         return self._show_clock()
 
-    def _run(self, request: Request) -> object:
+    def _run(self, request: ControlRequest) -> object:
         rate = request.body.get("rate", 1.0)
         if isinstance(rate, bool) or not isinstance(rate, (int, float)):
             raise _invalid(f"invalid rate {rate!r}: expected a number, as 60 for a minute in each second")
@@ -198,13 +198,13 @@ class Control:
 
     # --- faults --------------------------------------------------------------------------------------------
 
-    def _injected(self, _: Request) -> object:
+    def _injected(self, _: ControlRequest) -> object:
         injected = self._broker.faults.injected
         return {"count": len(injected), "injected": [each.as_json() for each in injected[-MAX_INJECTED:]]}
 
     # --- looking -------------------------------------------------------------------------------------------
 
-    def _summary(self, _: Request) -> object:
+    def _summary(self, _: ControlRequest) -> object:
         return {
             "klamm": __version__,
             "pid": os.getpid(),
@@ -214,10 +214,10 @@ class Control:
             "paths": [f"{method} {path}" for method, path, *_ in self._routes],
         }
 
-    def _records(self, request: Request) -> object:
+    def _records(self, request: ControlRequest) -> object:
         return self._looks.records(request.parts[0], request.flag("committed", True))
 
-    def _story(self, request: Request) -> object:
+    def _story(self, request: ControlRequest) -> object:
         return self._looks.story(request.parts[0] if request.parts else None, request.flag("times", False))
 
     @staticmethod
@@ -226,17 +226,17 @@ class Control:
 
     # --- ending --------------------------------------------------------------------------------------------
 
-    def _kill(self, request: Request) -> object:
+    def _kill(self, request: ControlRequest) -> object:
         with self._looks.lock:
             self._broker.kill()
         return self._summary(request)
 
-    def _cut_power(self, request: Request) -> object:
+    def _cut_power(self, request: ControlRequest) -> object:
         with self._looks.lock:
             self._broker.cut_power()
         return self._summary(request)
 
-    def _restart(self, request: Request) -> object:
+    def _restart(self, request: ControlRequest) -> object:
         with self._looks.lock:
             self._broker.restart()
         return self._summary(request)
@@ -246,7 +246,7 @@ def _invalid(message: str) -> ControlError:
     return ControlError(HTTPStatus.BAD_REQUEST, message)
 
 
-def _number(request: Request) -> int:
+def _number(request: ControlRequest) -> int:
     (text,) = request.parts
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise LookupError(f"invalid id {text}: expected the number of a fault")

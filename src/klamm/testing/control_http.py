@@ -11,18 +11,29 @@ import logging
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, cast
 
-from klamm.broker.net.listeners import Listener, is_loopback
+from klamm.broker.net.http_access import (
+    FAILURE_DELAY_S,
+    MOST_CONNECTIONS,
+    NOT_FOR_PAGES,
+    REQUEST_TIMEOUT_S,
+    HttpAccess,
+)
+from klamm.broker.net.listeners import Listener
 from klamm.broker.net.server import bind
 from klamm.testing.control import Control, ControlError
 from klamm.version import __version__
 
 if TYPE_CHECKING:
+    import ssl
+
+    from klamm.config import Password
     from klamm.testing.broker import Broker
 
 MAX_BODY_BYTES: Final = 64 * 1024
@@ -36,9 +47,18 @@ _log = logging.getLogger(__name__)
 class ControlServer:
     """The control port of a broker, from when it is made until `close`. Raises StartError."""
 
-    def __init__(self, broker: Broker, listener: Listener) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        listener: Listener,
+        *,
+        token: Password | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._broker = broker
         self._bound = bind(listener)
+        self._tls = tls
+        self._access = HttpAccess(token, only_local_names=True)
         self._servers: list[_Server] = []
         self.address = self._bound.address
 
@@ -47,7 +67,7 @@ class ControlServer:
         control = Control(self._broker)
         for each in self._bound.sockets:  # localhost may have two addresses
             each.setblocking(True)
-            server = _Server(each, control)
+            server = _Server(each, control, self._access, self._tls)
             self._servers.append(server)
             threading.Thread(
                 target=server.serve_forever, args=(_STOP_POLL_S,), name="klamm control", daemon=True
@@ -73,16 +93,43 @@ class _Server(socketserver.ThreadingMixIn, socketserver.BaseServer):
 
     daemon_threads = True
 
-    def __init__(self, listening: socket.socket, control: Control) -> None:
+    def __init__(
+        self, listening: socket.socket, control: Control, access: HttpAccess, tls: ssl.SSLContext | None
+    ) -> None:
         super().__init__(listening.getsockname(), _Connection)
         self._socket = listening
+        self._tls = tls
+        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self.access = access
         self.control = control
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def get_request(self) -> tuple[socket.socket, object]:
-        return self._socket.accept()
+        accepted, peer = self._socket.accept()
+        if not self._places.acquire(blocking=False):
+            accepted.close()
+            raise OSError(f"the control port serves {MOST_CONNECTIONS} connections already")
+        return accepted, peer
+
+    def process_request_thread(self, request: object, client_address: object) -> None:
+        try:
+            if self._tls is not None:
+                # On the connection's thread: a client that is slow, or silent, holds up no other.
+                plain = cast(socket.socket, request)
+                plain.settimeout(REQUEST_TIMEOUT_S)
+                try:
+                    request = self._tls.wrap_socket(plain, server_side=True)
+                except (OSError, ValueError) as error:
+                    _log.warning(
+                        "TLS handshake of %s with the control port failed: %s", client_address, error
+                    )
+                    plain.close()
+                    return
+            super().process_request_thread(request, client_address)  # type: ignore[arg-type]
+        finally:
+            self._places.release()
 
     def shutdown_request(self, request: object) -> None:
         cast(socket.socket, request).close()
@@ -128,7 +175,7 @@ class _Connection(BaseHTTPRequestHandler):
 
     def _read(self) -> bytes:
         """The body. Raises ControlError."""
-        self._check_origin()
+        self._check_access()
         if self.headers.get("Transfer-Encoding") is not None:
             raise self._refusal(
                 HTTPStatus.LENGTH_REQUIRED, "a body in chunks is not accepted: send Content-Length"
@@ -145,12 +192,16 @@ class _Connection(BaseHTTPRequestHandler):
             raise self._refusal(HTTPStatus.BAD_REQUEST, "the body ends before its Content-Length")
         return body
 
-    def _check_origin(self) -> None:
-        """Refuse pages in a browser, also those whose host name resolves to this machine."""
-        name = self.headers.get("Host", "localhost")
-        host = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
-        if "Origin" in self.headers or not is_loopback(host):
-            raise self._refusal(HTTPStatus.FORBIDDEN, "the control port is not for web pages")
+    def _check_access(self) -> None:
+        """Refuse who has no token; and pages in a browser, also those whose name is this machine's."""
+        refusal = self.server.access.refusal(self.headers.get("Authorization"), self.headers.get("Host"))
+        if refusal is not None:
+            status, reason = refusal
+            _log.warning("control port: a request from %s is refused: HTTP %d", self.address_string(), status)
+            time.sleep(FAILURE_DELAY_S)
+            raise self._refusal(HTTPStatus(status), reason)
+        if "Origin" in self.headers:
+            raise self._refusal(HTTPStatus.FORBIDDEN, NOT_FOR_PAGES)
 
     def _refusal(self, status: HTTPStatus, message: str) -> ControlError:
         """The error for a request whose end is not known: the connection is closed after the response."""
@@ -162,6 +213,8 @@ class _Connection(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json; charset=utf-8")
         self.send_header("Content-Length", str(len(data)))
+        if status == HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", "Bearer")
         for name, value in fields.items():
             if value:
                 self.send_header(name, value)

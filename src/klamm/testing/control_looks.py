@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from klamm.client.consumer.record_json import record_as_json
 from klamm.durations import nanoseconds
+from klamm.groups.lag import total_lag
 from klamm.testing.control_faults import FaultOrders
-from klamm.testing.observation import Group
+from klamm.testing.observation import Group, NotKnownError
 
 if TYPE_CHECKING:
     from klamm.testing.broker import Broker
@@ -58,9 +59,15 @@ class Looks:
 
     def records(self, topic: str, is_committed: bool) -> dict[str, Any]:
         with self.lock:
-            exists = topic in self._broker.topics()
-            found = self._broker.records(topic, committed=is_committed) if exists else []
-        return {"topic": topic, "exists": exists, "records": [record_as_json(each) for each in found]}
+            try:
+                found = self._broker.records(topic, committed=is_committed)
+            except NotKnownError:
+                return {"topic": topic, "exists": False, "records": None}
+        return {
+            "topic": topic,
+            "exists": True,
+            "records": [record_as_json(each) for each in found],
+        }
 
     def group(self, group_id: str) -> dict[str, Any]:
         with self.lock:
@@ -91,10 +98,12 @@ class Looks:
             return (
                 (state is None or group["state"] == state)
                 and (members is None or _are(members, names))
-                and (lag is None or (bool(group["offsets"]) and group["total_lag"] <= lag))
+                and (lag is None or (group["total_lag"] is not None and group["total_lag"] <= lag))
             )
 
-        return self._wait(lambda: self.group(group_id), is_so, body, _group_in_words)
+        return self._wait(
+            lambda: self.group(group_id), is_so, body, lambda found: f"the lag of {found['summary']}"
+        )
 
     def records_when(self, topic: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """The records of a topic that has so many or more."""
@@ -185,18 +194,16 @@ def _group_as_json(group: Group) -> dict[str, Any]:
         ],
         "offsets": [
             {
-                "topic": each.topic,
-                "partition": each.partition,
-                "committed": group.committed.get(each),
-                "lag": group.lag.get(each),
+                "topic": row.partition.topic,
+                "partition": row.partition.partition,
+                "committed": row.committed,
+                "start": None if row.log is None else row.log.start,
+                "end": None if row.log is None else row.log.end,
+                "lag": row.lag,
+                "status": row.status.value,
             }
-            for each in sorted(group.committed.keys() | group.lag.keys())
+            for row in group.partitions
         ],
-        "total_lag": group.total_lag,
+        "total_lag": total_lag(group.partitions).lag,
+        "summary": str(group),
     }
-
-
-def _group_in_words(group: Mapping[str, Any]) -> str:
-    names = ", ".join(each["name"] for each in group["members"]) or "none"
-    lag = f"lag {group['total_lag']}" if group["offsets"] else "no committed offsets"
-    return f"group {group['group']} is {group['state']}, members: {names}, {lag}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from klamm.storage.engines.segments.names import parse_partition_directory
-from klamm.storage.engines.simulated_disk import Fault as DiskError
+from klamm.storage.engines.simulated_disk import FailingOperation as DiskError
 from klamm.storage.engines.simulated_disk import SimulatedFiles
 from klamm.testing.ordered_fault import OrderedFault
 from klamm.testing.selection import Selection

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from klamm.broker.services import Services
 
 
-class Kind(Enum):
+class FaultKind(Enum):
     """What happens to a request."""
 
     FAIL = "answered with"
@@ -94,7 +94,7 @@ class Fault(OrderedFault):
     def __init__(
         self,
         faults: Faults,
-        kind: Kind,
+        kind: FaultKind,
         selection: Selection,
         *,
         error: ErrorCode = ErrorCode.none,
@@ -115,16 +115,16 @@ class Fault(OrderedFault):
     @property
     def outcome(self) -> str:
         """What it does, in words."""
-        if self.kind is Kind.FAIL:
+        if self.kind is FaultKind.FAIL:
             return f"{self.kind.value} {str(self.error.name).upper()}"
-        if self.kind is Kind.DELAY:
+        if self.kind is FaultKind.DELAY:
             return f"{self.kind.value} {self.delay_s:g} s"
         return str(self.kind.value)
 
     @property
     def is_over(self) -> bool:
         """Whether it was lifted, or has happened as often as ordered; one that keeps requests is not over."""
-        return self.is_lifted or (self.times_left == 0 and self.kind is not Kind.HANG)
+        return self.is_lifted or (self.times_left == 0 and self.kind is not FaultKind.HANG)
 
     def lift(self) -> None:
         """End it. Requests that it keeps waiting go on."""
@@ -166,11 +166,11 @@ class Faults:
 
     def fail(self, api: str, *, error: str, **selectors: Unpack[Selectors]) -> Fault:
         """Answer with an error, without doing the work: `error="COORDINATOR_LOAD_IN_PROGRESS"`."""
-        return self._add(Kind.FAIL, api, selectors, error=_error_named(error))
+        return self._add(FaultKind.FAIL, api, selectors, error=_error_named(error))
 
     def delay(self, api: str | None = None, *, by: str | timedelta, **selectors: Unpack[Selectors]) -> Fault:
         """Do the work later, on the broker's clock. What follows on the same connection waits, too."""
-        return self._add(Kind.DELAY, api, selectors, delay_s=nanoseconds(by) / 1_000_000_000)
+        return self._add(FaultKind.DELAY, api, selectors, delay_s=nanoseconds(by) / 1_000_000_000)
 
     def drop(
         self,
@@ -182,19 +182,19 @@ class Faults:
         """Close the connection before the work is done, or after it, instead of an answer."""
         if when not in ("before", "after"):
             raise ValueError(f"invalid when={when!r}: expected 'before' or 'after' the work")
-        return self._add(Kind.DROP_BEFORE if when == "before" else Kind.DROP_AFTER, api, selectors)
+        return self._add(FaultKind.DROP_BEFORE if when == "before" else FaultKind.DROP_AFTER, api, selectors)
 
     def lose(self, api: str | None = None, **selectors: Unpack[Selectors]) -> Fault:
         """Do the work, and never answer, nor anything that follows on the connection. It stays open."""
-        return self._add(Kind.LOSE, api, selectors)
+        return self._add(FaultKind.LOSE, api, selectors)
 
     def cut(self, api: str | None = None, **selectors: Unpack[Selectors]) -> Fault:
         """Do the work, send half of the answer, and close the connection."""
-        return self._add(Kind.CUT, api, selectors)
+        return self._add(FaultKind.CUT, api, selectors)
 
     def hang(self, api: str | None = None, **selectors: Unpack[Selectors]) -> Fault:
         """Read nothing more from the connection, until the fault is lifted."""
-        return self._add(Kind.HANG, api, selectors)
+        return self._add(FaultKind.HANG, api, selectors)
 
     # --- of the disk -------------------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ class Faults:
                 return fault
         return None
 
-    def _add(self, kind: Kind, api: str | None, given: Selectors, **details: Any) -> Fault:
+    def _add(self, kind: FaultKind, api: str | None, given: Selectors, **details: Any) -> Fault:
         _check_names(given, Selectors)
         how = {name: value for name, value in given.items() if name in Occurrence.__annotations__}
         which = {name: value for name, value in given.items() if name not in how}

@@ -13,7 +13,7 @@ from klamm.broker.net.context import HeldResponse, RequestContext
 from klamm.broker.net.dispatch import Endpoint
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import DecodeError
-from klamm.testing.faults import Fault, Faults, Kind
+from klamm.testing.faults import Fault, FaultKind, Faults
 from klamm.testing.observation import CLIENT_ID
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class FaultyConnection(Connection):
         self._faults = faults
         self._faulty: dict[bytes, Endpoint] = {}
         self._is_mute = False  # a response was lost: on one connection, none can arrive after it
-        self._find_endpoint = self._find  # type: ignore[assignment]  # in place of a dictionary's `get`
+        self.find_endpoint = self._find  # in place of a dictionary's `get`
 
     def _find(self, start: bytes, _default: None = None) -> Endpoint | None:
         found = self._faulty.get(start)
@@ -65,28 +65,28 @@ class FaultyConnection(Connection):
         fault = self._faults.pick(services, endpoint, context, request)
         if fault is None:
             return endpoint.handle(services, context, request)
-        if fault.kind is Kind.FAIL:
+        if fault.kind is FaultKind.FAIL:
             is_unanswered = endpoint.api_key is ApiKey.PRODUCE and request.acks == 0
             return None if is_unanswered else endpoint.failed(request, fault.error)
-        if fault.kind is Kind.DROP_BEFORE:
+        if fault.kind is FaultKind.DROP_BEFORE:
             self.abort()
             return None
         return self._later(fault, partial(endpoint.handle, services, context, request))
 
     async def _later(self, fault: Fault, work: partial[Any]) -> Any:
-        if fault.kind is Kind.DELAY:
+        if fault.kind is FaultKind.DELAY:
             await asyncio.sleep(fault.delay_s)
-        elif fault.kind is Kind.HANG:
+        elif fault.kind is FaultKind.HANG:
             await self._until_lifted(fault)
         response = await _finished(work())
-        if fault.kind is Kind.DROP_AFTER:
+        if fault.kind is FaultKind.DROP_AFTER:
             self.abort()
             return None
         if response is None:
             return None
-        if fault.kind is Kind.LOSE:
+        if fault.kind is FaultKind.LOSE:
             return _Lost()
-        return _CutShort(response) if fault.kind is Kind.CUT else response
+        return _CutShort(response) if fault.kind is FaultKind.CUT else response
 
     async def _until_lifted(self, fault: Fault) -> None:
         lifted = asyncio.Event()
@@ -101,6 +101,7 @@ class FaultyConnection(Connection):
         correlation_id: int,
         response: Any,
         started_at_ms: int,
+        size_bytes: int,
         *,
         has_waited: bool = False,
     ) -> None:
@@ -110,12 +111,14 @@ class FaultyConnection(Connection):
             self._is_mute = True
             return
         if not isinstance(response, _CutShort):
-            super()._write(endpoint, context, correlation_id, response, started_at_ms, has_waited=has_waited)
+            super()._write(
+                endpoint, context, correlation_id, response, started_at_ms, size_bytes, has_waited=has_waited
+            )
             return
         body = b"".join(endpoint.encode(response.response))
         frame = endpoint.pack_head(endpoint.head_bytes + len(body) - 4, correlation_id) + body
         self._sender.put(frame[: len(frame) // 2])
-        self._take_no_more()
+        self.end()
 
 
 async def _finished(result: Any) -> Any:

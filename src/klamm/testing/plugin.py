@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from itertools import count
@@ -16,12 +17,15 @@ import pytest
 if TYPE_CHECKING:
     from klamm import Consumer, Producer
     from klamm.testing.broker import Broker
+    from klamm.testing.secure_broker import SecureBroker
 
 BOOTSTRAP: Final = "KLAMM_TEST_BOOTSTRAP"  # of a cluster to use in place of brokers in the process
 _LOG_LINES: Final = 500
-_BROKERS: Final = ("klamm_broker", "klamm_session_broker")
-_SESSION_BROKER: Final = pytest.StashKey[Any]()
-_BEGAN: Final = pytest.StashKey[tuple[int, int]]()  # lines of its story and its log before a test
+# From the widest scope: a test that uses several has its topics on the first of them.
+_BROKERS: Final = ("klamm_session_broker", "klamm_module_broker", "klamm_broker")
+_TOLD: Final = (*_BROKERS, "klamm_secure_broker")  # in reports
+_RUNNING: Final = pytest.StashKey[dict[str, Any]]()  # brokers that several tests use, by fixture
+_BEGAN: Final = pytest.StashKey[dict[str, tuple[int, int]]]()  # lines of their stories and logs before a test
 _numbers = count(1)
 _recent_prefixes: deque[str] = deque(maxlen=10)
 
@@ -44,16 +48,18 @@ class OtherCluster:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self._observer: Any = None
+        self._seen: dict[str, str] = {}
 
     def _look(self) -> Any:
         if self._observer is None:
             from klamm.testing.observation import Observer  # noqa: PLC0415 - as the module says
 
-            self._observer = Observer(self.bootstrap)
+            self._observer = Observer({"bootstrap.servers": self.bootstrap}, self._seen)
         return self._observer
 
     def records(self, topic: str, *, committed: bool = True) -> Any:
         """As those of a klamm.testing.Broker."""
+        __tracebackhide__ = True
         return self._look().records(topic, "read_committed" if committed else "read_uncommitted")
 
     def topics(self) -> Any:
@@ -74,7 +80,8 @@ class OtherCluster:
         """As that of a klamm.testing.Broker, always on real time."""
         from klamm.testing.observation import wait_until  # noqa: PLC0415 - as the module says
 
-        return wait_until(is_so, timeout, **equals)
+        __tracebackhide__ = True
+        return wait_until(is_so, timeout, seen=self._seen, **equals)
 
     def close(self) -> None:
         observer, self._observer = self._observer, None
@@ -144,23 +151,62 @@ def _a_broker(settings: dict[str, Any]) -> Iterator[Any]:
 @pytest.fixture
 def klamm_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A klamm.testing.Broker for this test alone."""
-    yield from _a_broker(_settings(request))
+    settings = _settings(request)
+    if "klamm_container_bootstrap" in request.fixturenames:
+        settings.setdefault("containers", True)
+    yield from _a_broker(settings)
+
+
+@pytest.fixture
+def klamm_secure_broker(request: pytest.FixtureRequest) -> Iterator[SecureBroker]:
+    """A klamm.testing.SecureBroker for this test alone: TLS, users, ACLs. Needs cryptography."""
+    if BOOTSTRAP in os.environ:
+        pytest.skip(f"klamm_secure_broker needs klamm's own broker: unset {BOOTSTRAP}")
+    from klamm.testing.secure_broker import SecureBroker  # noqa: PLC0415 - as the module says
+
+    with _Log() as log, SecureBroker(**_settings(request)) as broker:
+        broker.log = log
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def klamm_module_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A klamm.testing.Broker for the tests of a module; its settings are in `pytestmark`."""
+    yield from _shared(request, _settings(request))
 
 
 @pytest.fixture(scope="session")
-def klamm_session_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+def klamm_session_settings() -> dict[str, Any]:
+    """The settings of klamm_session_broker, by name: write a fixture of this name in your conftest.py."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def klamm_session_broker(
+    request: pytest.FixtureRequest, klamm_session_settings: dict[str, Any]
+) -> Iterator[Broker]:
     """A klamm.testing.Broker for all tests; klamm_topic and klamm_group keep them apart."""
-    for broker in _a_broker({}):
-        request.config.stash[_SESSION_BROKER] = broker
+    yield from _shared(request, klamm_session_settings)
+
+
+def _shared(request: pytest.FixtureRequest, settings: dict[str, Any]) -> Iterator[Any]:
+    """A broker that several tests use."""
+    running = request.config.stash.setdefault(_RUNNING, {})
+    assert request.fixturename is not None
+    for broker in _a_broker(settings):
+        running[request.fixturename] = broker
         yield broker
+        del running[request.fixturename]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note where the test begins in the story and the log of a broker that other tests have used, too."""
-    broker = item.config.stash.get(_SESSION_BROKER, None)
-    if broker is not None and not isinstance(broker, OtherCluster):
-        item.stash[_BEGAN] = (broker.story_so_far, broker.log.count)
+    """Note where the test begins in the stories and the logs of brokers that other tests have used, too."""
+    item.stash[_BEGAN] = {
+        name: (broker.story_so_far, broker.log.count)
+        for name, broker in item.config.stash.get(_RUNNING, {}).items()
+        if not isinstance(broker, OtherCluster)
+    }
 
 
 @pytest.fixture
@@ -177,10 +223,30 @@ def klamm_prefix(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def klamm_bootstrap(request: pytest.FixtureRequest) -> str:
-    """The address of the broker of this test: klamm_session_broker if the test uses it, else klamm_broker."""
-    name = "klamm_session_broker" if "klamm_session_broker" in request.fixturenames else "klamm_broker"
-    bootstrap: str = request.getfixturevalue(name).bootstrap
+    """The address of the broker of this test: that of the session or of the module if it uses one of them."""
+    bootstrap: str = _broker_of(request).bootstrap
     return bootstrap
+
+
+@pytest.fixture
+def klamm_container_bootstrap(request: pytest.FixtureRequest) -> str:
+    """The address of the broker of this test for a program in a container of this machine."""
+    bootstrap: str = _broker_of(request).container_bootstrap
+    return bootstrap
+
+
+def _broker_of(request: pytest.FixtureRequest) -> Any:
+    used = [name for name in _BROKERS if name in request.fixturenames]
+    return request.getfixturevalue(used[0] if used else "klamm_broker")
+
+
+@pytest.fixture
+def klamm_registry(klamm_bootstrap: str) -> Iterator[str]:
+    """The URL of a schema registry on the broker of this test. Needs the packages of klamm[registry]."""
+    from klamm.registry.server import RegistryServer  # noqa: PLC0415 - as the module says
+
+    with RegistryServer({"bootstrap.servers": klamm_bootstrap}) as server:
+        yield server.url
 
 
 @pytest.fixture
@@ -274,16 +340,35 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = outcome.get_result()
     if call.when != "call" or not report.failed:
         return
-    for name in _BROKERS:
+    for name in _TOLD:
         broker = getattr(item, "funcargs", {}).get(name)
         if broker is None or isinstance(broker, OtherCluster):
             continue
-        lines, records = item.stash.get(_BEGAN, (0, 0)) if name == "klamm_session_broker" else (0, 0)
+        lines, records = item.stash.get(_BEGAN, {}).get(name, (0, 0))
         captured = "\n".join(text for title, text in report.sections if title.startswith("Captured log"))
         story, log = broker.story_since(lines), broker.log.text(records, captured)
         for title, text in (("story", story), ("log", log)):
             if own := _without_others(text, getattr(item, "funcargs", {}).get("klamm_prefix", "")):
                 report.sections.append((f"{name}: {title}", own))
+    if call.excinfo is not None and "klamm.testing.rebalances.group" in sys.modules:
+        report.sections += _told_by_scripted_groups(item, call.excinfo.traceback)
+
+
+def _told_by_scripted_groups(item: pytest.Item, traceback: Any) -> Iterator[tuple[str, str]]:
+    """The stories and logs of the scripted groups in the variables of the test, unless its error has them."""
+    from klamm.testing.rebalances.group import ScriptedGroup  # noqa: PLC0415 - as the module says
+
+    found = {
+        name: value
+        for entry in traceback
+        if str(entry.path) == str(item.path)
+        for name, value in entry.frame.f_locals.items()
+        if isinstance(value, ScriptedGroup) and not value.is_told
+    }
+    for name, group in found.items():
+        yield f"{name}: story", group.story()
+        if group.log:
+            yield f"{name}: log", group.log
 
 
 def _without_others(text: str, prefix: str) -> str:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 _S_NS: Final = 1_000_000_000
 
 
-class Call:
+class WaitingThread:
     """A thread that waits for an event, or was woken and may be about to do something."""
 
     __slots__ = ("condition", "due_ns", "ident", "woken_s")
@@ -43,7 +43,7 @@ class VirtualEvent:
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
         self._is_set = False
-        self._calls: list[Call] = []
+        self._calls: list[WaitingThread] = []
 
     def is_set(self) -> bool:
         return self._is_set
@@ -65,7 +65,7 @@ class VirtualEvent:
                 return True
             limit_ns = None if timeout is None else round(timeout * _S_NS)
             give_up_ns = None if limit_ns is None else clock.patience_ns() + limit_ns
-            call = Call(clock, None if limit_ns is None else clock.now_ns() + limit_ns)
+            call = WaitingThread(clock, None if limit_ns is None else clock.now_ns() + limit_ns)
             self._calls.append(call)
             try:
                 clock.call_waits(call)
@@ -147,7 +147,7 @@ class Alarm:
         left_s = clock.patience_left_s(clock.patience_ns() + max(0, due_ns - clock.now_ns()))
         self._timer = loop.call_later(left_s or 0, callback)
 
-    def ring(self) -> None:
+    def fire(self) -> None:
         """Call back soon; from any thread."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._callback)

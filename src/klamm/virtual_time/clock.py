@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from klamm.clock import Clock
 from klamm.durations import nanoseconds
-from klamm.virtual_time.calls import Alarm, Call, VirtualCondition, VirtualEvent, VirtualFuture
+from klamm.virtual_time.calls import Alarm, VirtualCondition, VirtualEvent, VirtualFuture, WaitingThread
 from klamm.virtual_time.flows import CountingSocket, Flows
 from klamm.virtual_time.threads import VirtualSelector, VirtualTimeLoop
 
@@ -61,9 +61,9 @@ class VirtualClock:
         self._owner = 0  # the thread that stopped the clock, while it is stopped
         self._owner_ahead_ns = 0
         self._note_owner(rate)
-        self._driver: Call | None = None  # of that thread, while it waits
+        self._driver: WaitingThread | None = None  # of that thread, while it waits
         self._threads: list[VirtualSelector] = []
-        self._calls: dict[int, Call] = {}  # by thread
+        self._calls: dict[int, WaitingThread] = {}  # by thread
         self.alarms: dict[Alarm, None] = {}
         self._unread = select.poll() if hasattr(select, "poll") else None
         self.patience: Clock = _Patience(self)
@@ -242,7 +242,7 @@ class VirtualClock:
                 call.wake()
         for alarm in [each for each in self.alarms if each.due_ns <= now_ns]:
             del self.alarms[alarm]
-            alarm.ring()
+            alarm.fire()
 
     def _is_settled(self) -> bool:
         if self._calls and any(self._is_awaited(each) for each in list(self._calls.values())):
@@ -253,7 +253,7 @@ class VirtualClock:
             return False
         return all(thread.is_idle for thread in self._threads) and self.flows.are_quiet()
 
-    def _is_awaited(self, call: Call) -> bool:
+    def _is_awaited(self, call: WaitingThread) -> bool:
         """Whether its thread was woken and may be about to do something."""
         if not call.woken_s or call.ident == self._mover:
             return False
@@ -262,7 +262,7 @@ class VirtualClock:
         del self._calls[call.ident]
         return False
 
-    def _drive(self, call: Call) -> None:
+    def _drive(self, call: WaitingThread) -> None:
         """Let time pass until a call of the thread that stopped the clock returns. The lock is held."""
         self._target_ns = self.now_ns() + _FOREVER_NS if call.due_ns is None else call.due_ns
         self._rate_after, self._mover, self._driver = 0.0, call.ident, call
@@ -338,7 +338,7 @@ class VirtualClock:
             return None
         return max(0.0, (give_up_ns - self.patience_ns()) / max(self._base[3], 1.0) / _S_NS)
 
-    def call_waits(self, call: Call) -> None:
+    def call_waits(self, call: WaitingThread) -> None:
         """A thread waits for an event. The lock is held."""
         self._calls[call.ident] = call
         if self._base[3] == 0 and self._owner == call.ident and self._target_ns is None:
@@ -346,12 +346,12 @@ class VirtualClock:
         else:
             self._step()
 
-    def has_ended(self, call: Call) -> None:
+    def has_ended(self, call: WaitingThread) -> None:
         """What a thread waits for has happened: time must not pass for it any more. The lock is held."""
         if self._driver is call:
             self._target_ns = None
 
-    def call_returns(self, call: Call) -> None:
+    def call_returns(self, call: WaitingThread) -> None:
         """A thread goes on. If it was woken, its next move is awaited. The lock is held."""
         if not call.woken_s and self._calls.get(call.ident) is call:
             del self._calls[call.ident]

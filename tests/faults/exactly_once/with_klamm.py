@@ -49,7 +49,7 @@ class KlammMember:
         self.source = source
         self.raw = klamm.Consumer(
             source,
-            config={
+            {
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
                 "enable.auto.commit": False,
@@ -63,7 +63,7 @@ class KlammMember:
 
     def poll(self) -> list[Polled]:
         return [
-            Polled(each.partition, each.offset, bytes(each.value).decode()) for each in self.raw.poll(0.3)
+            Polled(each.partition, each.offset, (each.value or b"").decode()) for each in self.raw.poll(0.3)
         ]
 
     def rewind(self) -> None:
@@ -78,7 +78,7 @@ class KlammMember:
 class KlammReader:
     def __init__(self, bootstrap: str, topic: str, next_offsets: Mapping[int, int]) -> None:
         self._consumer = klamm.Consumer(
-            config={
+            {
                 "bootstrap.servers": bootstrap,
                 "isolation.level": "read_committed",
                 "retry.backoff.ms": 20,
@@ -91,7 +91,7 @@ class KlammReader:
 
     def poll(self) -> list[Polled]:
         return [
-            Polled(each.partition, each.offset, bytes(each.value).decode())
+            Polled(each.partition, each.offset, (each.value or b"").decode())
             for each in self._consumer.poll(0.2)
         ]
 

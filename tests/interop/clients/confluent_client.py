@@ -248,10 +248,12 @@ class ConfluentClient:
             "group.id": command["group"],
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "session.timeout.ms": command["session_timeout_ms"],
-            "heartbeat.interval.ms": command["session_timeout_ms"] // 10,
-            "partition.assignment.strategy": command["assignor"],
+            "group.protocol": command["protocol"],
         }
+        if command["protocol"] == "classic":
+            settings["session.timeout.ms"] = command["session_timeout_ms"]
+            settings["heartbeat.interval.ms"] = command["session_timeout_ms"] // 10
+            settings["partition.assignment.strategy"] = command["assignor"]
         if command["instance_id"] is not None:
             settings["group.instance.id"] = command["instance_id"]
         consumer = Consumer(settings)

@@ -211,15 +211,21 @@ class KlammClient:
         def revoked(partitions: list[TopicPartition]) -> None:
             tell({"event": "revoked", "partitions": [item.partition for item in partitions]})
 
+        classic: dict[str, Any] = {
+            "session_timeout_ms": command["session_timeout_ms"],
+            "heartbeat_interval_ms": command["session_timeout_ms"] // 10,
+            "partition_assignment_strategy": [command["assignor"]],
+        }
+        if command["protocol"] != "classic":
+            classic.clear()
         with Consumer(
             bootstrap_servers=self.bootstrap,
             group_id=command["group"],
             group_instance_id=command["instance_id"],
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            session_timeout_ms=command["session_timeout_ms"],
-            heartbeat_interval_ms=command["session_timeout_ms"] // 10,
-            partition_assignment_strategy=[command["assignor"]],
+            group_protocol=command["protocol"],
+            **classic,
         ) as consumer:
             consumer.subscribe([command["topic"]], on_assign=assigned, on_revoke=revoked)
             while not stopped.is_set():

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from interop.differential.cluster_runner import ClusterGroupHistory, ClusterHistory, ClusterTxnHistory
 from interop.differential.cluster_sides import SeveralBrokers, SeveralGroupSide, SeveralTxnSide
+from interop.differential.consumer_runner import ConsumerHistory, ConsumerSide
 from interop.differential.group_runner import GroupHistory
 from interop.differential.group_sides import GroupSide
 from interop.differential.runner import History
@@ -30,6 +31,8 @@ def begun(options: argparse.Namespace, seed: int) -> History | GroupHistory | Tx
         return TxnHistory(*both(TxnSide), seed)
     if options.groups and options.cluster:
         return ClusterGroupHistory(*both(SeveralGroupSide), seed)
+    if options.consumers:
+        return ConsumerHistory(*both(ConsumerSide), seed)
     if options.groups or options.bursts:
         return GroupHistory(*both(GroupSide), seed)
     if options.cluster:
@@ -45,6 +48,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--most", type=int, default=1, help="differences shown per seed")
     parser.add_argument("--groups", action="store_true", help="members of groups in place of data")
+    parser.add_argument("--consumers", action="store_true", help="members that speak the consumer protocol")
     parser.add_argument("--bursts", action="store_true", help="many requests about offsets at once")
     parser.add_argument("--transactions", action="store_true", help="transactions in place of data")
     parser.add_argument("--cluster", action="store_true", help="three brokers each, all of them given")

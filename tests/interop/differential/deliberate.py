@@ -17,6 +17,7 @@ from klamm.protocol.api import ApiKey
 
 Shows = Callable[[Question, str, Any, Any], bool]
 
+JOINED_AGAIN: Final = "A member of a consumer group joins again with epoch 0"
 ANOTHER_LEADER: Final = "The leader leaves, or the vote for an assignor is a tie"
 
 AT_A_FOLLOWER: Final = "Fetch, ListOffsets, OffsetForLeaderEpoch at a follower"
@@ -81,6 +82,14 @@ def _bad_session_timeout(step: Question, path: str, ours: Any, kafkas: Any) -> b
         return False
     # Only an answer of the coordinator repeats the member id.
     return (path == "error_code" and ours in (14, 16) and kafkas == 26) or (path == "member_id" and not ours)
+
+
+def _target_of_nobody(step: Question, path: str, ours: Any, kafkas: Any) -> bool:
+    return (
+        step.api_key is ApiKey.CONSUMER_GROUP_DESCRIBE
+        and path.endswith("assignment_epoch")
+        and bool(ours > kafkas)
+    )
 
 
 def _another_controller(step: Question, path: str, ours: Any, kafkas: Any) -> bool:
@@ -155,6 +164,123 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
         kafka="INVALID_SESSION_TIMEOUT",
         why="The coordinator's own limits decide.",
         shows=_bad_session_timeout,
+    ),
+    Deliberate(
+        area=GROUPS,
+        case="The first epoch of a consumer group",
+        klamm="is 1, with the target of its first member",
+        kafka="is 2: 1 is an empty target",
+        why="The first answer has the assignment in either case, and one record less is written.",
+    ),
+    Deliberate(
+        area=GROUPS,
+        case="The last member of a consumer group leaves",
+        klamm="the target has the epoch of the group",
+        kafka="the target is one epoch behind until a member joins (Kafka 4.4 does as klamm)",
+        why="Nothing is left to assign, and the record tells since when the group is empty.",
+        shows=_target_of_nobody,
+    ),
+    Deliberate(
+        area=GROUPS,
+        case="A static member returns to a consumer group that is full",
+        klamm="replaces its former id",
+        kafka="GROUP_MAX_SIZE_REACHED",
+        why="The group gets no larger.",
+    ),
+    Deliberate(
+        area=GROUPS,
+        case=JOINED_AGAIN,
+        klamm="is accepted whatever its epoch was, static members with the same id too",
+        kafka="FENCED_MEMBER_EPOCH or UNRELEASED_INSTANCE_ID, until its session is over",
+        why="Who joins again with the same id is the same member.",
+        kept_out_by="consumer_runner._is_fenced_by_kafka_alone",
+    ),
+    Deliberate(
+        area=GROUPS,
+        case="A member of a consumer group joins again with an instance id that it did not have",
+        klamm="keeps its target",
+        kafka="has none until the epoch of the group rises",
+        why="Its partitions would have no reader.",
+        kept_out_by="consumer_runner.ConsumerHistory.run",
+    ),
+    Deliberate(
+        area=GROUPS,
+        case="A member of a consumer group joins again in the place of a static member that has left",
+        klamm="the epoch rises, and the member has at once what it gives up of its former place",
+        kafka="the epoch rises for another subscription only",
+        why="The partitions of its former place would have no reader.",
+        kept_out_by="consumer_steps.use_id_twice",
+    ),
+    Deliberate(
+        area=GROUPS,
+        case="How often a consumer group is assigned anew",
+        klamm="at once: `group.consumer.assignment.interval.ms` is 0",
+        kafka="once a second",
+        why="A second member gets its partitions with its first heartbeat, not with a later one.",
+    ),
+    Deliberate(
+        area=GROUPS,
+        case="A consumer joins a classic group that has assigned a partition twice",
+        klamm="GROUP_ID_NOT_FOUND, with the reason",
+        kafka="UNKNOWN_SERVER_ERROR",
+        why="A consumer group gives each partition to one member.",
+    ),
+    Deliberate(
+        area=GROUPS,
+        case="A consumer joins a classic group while a cooperative member gives a partition up",
+        klamm="the partition is free when that member has joined again",
+        kafka="the partition is free at once",
+        why="Two members would read it for a moment.",
+    ),
+    Deliberate(
+        area=GROUPS,
+        case="A classic member joins a consumer group again that has removed it, and has partitions",
+        klamm="UNKNOWN_MEMBER_ID: it gives them up, and joins as a new member",
+        kafka="is a member again, and may commit for them",
+        why="Others have these partitions meanwhile.",
+    ),
+    Deliberate(
+        area=GROUPS,
+        case="A consumer joins a group that has just become classic, before its members have joined again",
+        klamm="COORDINATOR_LOAD_IN_PROGRESS: it tries again",
+        kafka="the group is a consumer group at once",
+        why="Members have what they had, and the record has what they should have.",
+    ),
+    Deliberate(
+        area=GROUPS,
+        case="A static member of a classic group returns as a consumer",
+        klamm="the epoch rises",
+        kafka="the assignment of the classic leader stays",
+        why="The leader may have left partitions for the next rebalance.",
+    ),
+    Deliberate(
+        area=GROUPS,
+        case="The coordinator stops when a consumer group has just become classic",
+        klamm="the members join again",
+        kafka="the group goes on, though members were not told what they have been assigned",
+        why="A partition would have no reader.",
+    ),
+    Deliberate(
+        area=OFFSETS,
+        case="A member of a consumer group commits or fetches with an earlier epoch",
+        klamm="partitions that it has held since then are accepted, others get STALE_MEMBER_EPOCH one by one",
+        kafka="one such partition fails the commit, and every such fetch fails",
+        why="Nobody else can have committed for these partitions.",
+    ),
+    Deliberate(
+        area=OFFSETS,
+        case="OffsetFetch from a consumer group with a member epoch and no member id",
+        klamm="UNKNOWN_MEMBER_ID",
+        kafka="UNKNOWN_SERVER_ERROR",
+        why="The client learns what is wrong with its request.",
+        shows=_at(ApiKey.OFFSET_FETCH, "error_code", (25,), (-1,)),
+    ),
+    Deliberate(
+        area=OFFSETS,
+        case="Offsets of a consumer group that has become empty",
+        klamm="are kept for the retention time from then on",
+        kafka="expire by their commit alone, perhaps as soon as the last member leaves",
+        why="A group that commits rarely is not forgotten when its consumers restart.",
     ),
     Deliberate(
         area=OFFSETS,
@@ -297,6 +423,20 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
         klamm="OFFSET_OUT_OF_RANGE at once",
         kafka="OFFSET_OUT_OF_RANGE when the wait is over",
         why="Nothing that it waits for can come.",
+    ),
+    Deliberate(
+        area=TOPICS,
+        case="Fetch whose size limit falls inside a batch",
+        klamm="ends before that batch",
+        kafka="sends the beginning of that batch",
+        why="No client can read a part of a batch. Both send the same whole batches, to every partition.",
+    ),
+    Deliberate(
+        area=TOPICS,
+        case="DeleteTopics for `__consumer_offsets` and `__transaction_state`",
+        klamm="INVALID_TOPIC_EXCEPTION",
+        kafka="deletes them",
+        why="All committed offsets, or all transactional ids, would be lost.",
     ),
     Deliberate(
         area=TOPICS,

@@ -1,7 +1,7 @@
 """The same random traffic to klamm and to Apache Kafka: every answer the same, but for what is meant.
 
-KLAMM_DIFFERENTIAL_SEEDS=100-199, KLAMM_GROUP_SEEDS, KLAMM_BURST_SEEDS, KLAMM_TXN_SEEDS and KLAMM_WAIT_SEEDS
-run other seeds; so does `python -m interop.differential`, by hand.
+KLAMM_DIFFERENTIAL_SEEDS=100-199, KLAMM_GROUP_SEEDS, KLAMM_CONSUMER_SEEDS, KLAMM_BURST_SEEDS, KLAMM_TXN_SEEDS
+and KLAMM_WAIT_SEEDS run other seeds; so does `python -m interop.differential`, by hand.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import pytest
 
+from interop.differential.consumer_runner import ConsumerHistory, ConsumerSide
 from interop.differential.group_runner import GroupHistory
 from interop.differential.group_sides import GroupSide
 from interop.differential.runner import History
@@ -35,6 +36,7 @@ TXN_STEPS = 150
 WAIT_STEPS = 20
 # Nothing may happen behind the answers: no retention, no compaction, no waiting for company.
 SETTINGS = {
+    "group.consumer.assignment.interval.ms": "0",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
     "log.cleaner.enable": "false",
@@ -96,6 +98,13 @@ def test_every_answer_to_many_requests_at_once_is_kafkas(both: tuple[str, str], 
 def test_every_answer_to_members_of_groups_is_kafkas(both: tuple[str, str], seed: int) -> None:
     with sides(GroupSide, both) as (ours, kafkas):
         difference = next(GroupHistory(ours, kafkas, seed).run(GROUP_STEPS), None)
+    assert difference is None, difference.at_length()
+
+
+@pytest.mark.parametrize("seed", seeds("KLAMM_CONSUMER_SEEDS", "0-3"))
+def test_every_answer_to_members_of_consumer_groups_is_kafkas(both: tuple[str, str], seed: int) -> None:
+    with sides(ConsumerSide, both) as (ours, kafkas):
+        difference = next(ConsumerHistory(ours, kafkas, seed).run(GROUP_STEPS), None)
     assert difference is None, difference.at_length()
 
 

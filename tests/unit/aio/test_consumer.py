@@ -42,7 +42,7 @@ def a_consumer(world: World, **settings: Any) -> Consumer:
 
 
 def test_records_are_awaited_and_iterated_over(world: World) -> None:
-    async def scenario() -> list[bytes]:
+    async def scenario() -> list[bytes | None]:
         values = []
         async with a_consumer(world, group_id="g") as consumer:
             await consumer.subscribe(["t"])
@@ -171,9 +171,10 @@ def test_the_bell_wakes_every_task_that_waits_also_from_another_thread() -> None
     asyncio.run(scenario())
 
 
-def test_a_ring_between_looking_and_waiting_is_not_missed() -> None:
+def test_a_wake_up_between_looking_and_waiting_is_not_missed() -> None:
     async def scenario() -> None:
-        signal = LoopSignal(SystemClock())
+        clock = SystemClock()
+        signal = LoopSignal(clock)
         signal.clear()
         signal.set()
         await signal.wait(None)
@@ -185,16 +186,22 @@ def test_a_ring_between_looking_and_waiting_is_not_missed() -> None:
         signal.set()
         await asyncio.create_task(another())  # its clearing is not ours
         await signal.wait(None)
+        signal.clear()
+        due_at_ms = clock.now_ms() + 1
+        await signal.wait(due_at_ms)  # each was received once
+        assert clock.now_ms() >= due_at_ms
 
     asyncio.run(scenario())
 
 
-def test_the_bell_gives_up_when_the_time_comes() -> None:
+def test_a_wait_ends_when_its_time_comes() -> None:
     async def scenario() -> None:
         clock = SystemClock()
         signal = LoopSignal(clock)
         signal.clear()
-        await signal.wait(clock.now_ms())
+        due_at_ms = clock.now_ms() + 1
+        await signal.wait(due_at_ms)
+        assert clock.now_ms() >= due_at_ms
 
     asyncio.run(scenario())
 
@@ -205,12 +212,13 @@ def test_a_task_may_enter_again_and_another_when_it_is_out() -> None:
         with claim, claim:
             pass
 
-        async def enter() -> None:
+        async def enter() -> bool:
             with claim:
-                await asyncio.sleep(0)
+                return claim.is_held_by_another
 
-        await asyncio.create_task(enter())
+        assert not claim.is_held_by_another
+        assert not await asyncio.create_task(enter())
         with claim:
-            pass
+            assert not claim.is_held_by_another
 
     asyncio.run(scenario())

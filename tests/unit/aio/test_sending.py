@@ -116,8 +116,9 @@ def test_one_call_into_the_loop_settles_a_batch(
 
 def test_an_error_is_raised_where_it_is_awaited(broker: klamm.Broker) -> None:
     async def scenario(producer: aio.Producer) -> None:
+        wrong: Any = 7
         found = await asyncio.gather(
-            producer.send_and_wait("t", b"x"), producer.send_and_wait("t", 7), return_exceptions=True
+            producer.send_and_wait("t", b"x"), producer.send_and_wait("t", wrong), return_exceptions=True
         )
         assert isinstance(found[0], RecordMetadata)
         assert isinstance(found[1], TypeError)

@@ -9,6 +9,7 @@ from threading import Timer
 
 import pytest
 
+import klamm
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.net.server import StartError
 from klamm.broker.storage import Storage, open_storage
@@ -71,6 +72,7 @@ def test_a_broker_waits_while_another_one_starts_on_the_folder(tmp_path: Path) -
     sharing.start()
     second = opened(tmp_path, node_id="7")
     sharing.join()
+    assert [folder.is_alone for folder in second.folders] == [False]
     closed(second)
     closed(first)
 
@@ -112,7 +114,7 @@ def test_several_folders_share_the_partitions_and_remember_who_has_which(tmp_pat
     remove = storage.logs.start_housekeeping(10**9)
     assert remove is not None
     remove()
-    assert storage.logs.start_housekeeping(10**9) is None
+    assert not list(tmp_path.glob("*/*-delete"))
     assert [len(list(folder.glob("t-[0-9]"))) for folder in folders] == [2, 1]
     closed(storage)
 
@@ -124,3 +126,18 @@ def test_a_partition_in_two_folders_is_nobodys(tmp_path: Path) -> None:
         (folder / "t-0").mkdir()
     with pytest.raises(StartError, match="t-0 exists in two"):
         opened(*folders)
+
+
+def test_each_folder_tells_of_the_partitions_that_it_has(tmp_path: Path) -> None:
+    folders = tmp_path / "a", tmp_path / "b"
+    # Given a broker with two folders
+    data = ",".join(map(str, folders))
+    with klamm.Broker(data) as broker, klamm.Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.create_topics({"t": 3})
+        # When it is asked for its folders
+        found = admin.describe_log_dirs()
+    # Then each has its own, and none has the others'
+    told = {item.path: {partition.partition for partition in item.partitions} for item in found}
+    there = {str(folder): {int(each.name[2:]) for each in folder.glob("t-*")} for folder in folders}
+    assert told == there
+    assert all(there.values())

@@ -181,7 +181,10 @@ def test_a_stopped_clock_does_not_keep_the_broker_from_stopping() -> None:
     with klamm.Broker(clock="virtual") as broker, a_consumer(broker) as consumer:
         consumer.poll(0)
         broker.clock.freeze()
+        address = ("127.0.0.1", int(broker.bootstrap.rpartition(":")[2]))
         broker.stop()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, timeout=10)
 
 
 def test_a_connection_that_is_accepted_while_the_broker_stops_is_closed() -> None:

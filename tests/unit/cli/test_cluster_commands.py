@@ -74,7 +74,7 @@ def test_the_cluster_and_its_disks_are_described(bootstrap: str, topic: str) -> 
 
 def test_a_cluster_of_one_broker_is_balanced_and_says_what_it_leads(bootstrap: str, topic: str) -> None:
     (broker,) = facts("-b", bootstrap, "cluster", "describe")["brokers"]
-    assert broker["leads"] == broker["of them preferred"] >= 1
+    assert broker["leads"] == broker["preferred"] >= 1
     assert "led by its preferred broker" in says("-b", bootstrap, "cluster", "rebalance")
     assert facts("-b", bootstrap, "cluster", "rebalance") == {"moved": [], "errors": {}}
 
@@ -121,13 +121,13 @@ def test_commands_that_make_no_sense_are_refused(
 
 
 def test_offsets_are_found_by_word_and_by_time(bootstrap: str, topic: str) -> None:
-    def offsets(at: str) -> list[int]:
+    def offsets(at: str) -> list[int | None]:
         return [row["offset"] for row in facts("-b", bootstrap, "topics", "offsets", topic, "--at", at)]
 
     assert offsets("beginning") == [0, 0]
     assert offsets("end") == [3, 3]
     assert offsets("@2000") == [1, 1]
-    assert offsets("@9000") == [-1, -1]
+    assert offsets("@9000") == [None, None]  # no record is that late
     assert "-" in says("-b", bootstrap, "topics", "offsets", f"{topic}:0", "--at", "@9000")
 
 
@@ -190,8 +190,8 @@ def test_a_broker_whose_lease_ended_is_described_as_such() -> None:
 
         def leases() -> dict[int, str]:
             described = facts("-b", broker.bootstrap, "cluster", "describe")["brokers"]
-            return {each["broker"]: each["lease"] for each in described}
+            return {each["broker"]: each["state"] for each in described}
 
-        assert leases() == {1: "valid", 2: "valid"}
+        assert leases() == {1: "active", 2: "active"}
         broker.kill_node(2)
-        wait_until(leases, equals={1: "valid", 2: "ended"})
+        wait_until(leases, equals={1: "active", 2: "fenced"})

@@ -132,7 +132,7 @@ def test_what_the_broker_rejects_is_a_failure(line: str, said: str) -> None:
         ("faults lift 1 --all", "expected the ids of faults, or --all"),
         ("clock show --control nowhere", "expected HOST:PORT"),
         ("clock show --control 127.0.0.1:x", "expected HOST:PORT"),
-        ("clock show --control https://127.0.0.1:1", "expected HOST:PORT"),
+        ("clock show --control ftp://127.0.0.1:1", "expected HOST:PORT"),
         ("clock show --control 127.0.0.1:1/clock", "expected HOST:PORT"),
         ("clock show --control=", "the address of the control port is missing"),
     ],

@@ -10,8 +10,9 @@ from rich.console import Console
 from klamm.cli.demo.command import is_spark_here
 from klamm.cli.demo.screen import LiveScreen, PlainScreen
 from klamm.cli.demo.watching import GenerationFollower, View
-from klamm.cli.lag import PartitionLag
-from klamm.client.admin.model import MemberDescription
+from klamm.client.admin.model import GroupDescription, MemberDescription
+from klamm.client.diagnosis.lag import GroupLag
+from klamm.groups.lag import LogRange, PartitionLag
 from klamm.protocol.types import TopicPartition
 from klamm.spark.setup import sessions
 from klamm.spark.setup.java import SparkSetupError
@@ -72,10 +73,11 @@ def test_of_two_rebalances_in_a_row_the_second_one_is_named() -> None:
 
 def test_a_line_has_the_assignment_of_its_generation(capsys: pytest.CaptureFixture[str]) -> None:
     anna = MemberDescription("anna-1", None, "anna", "/127.0.0.1", ("orders",), ())
-    owned = (PartitionLag(TopicPartition("orders", 0), 7, 9, anna),)
+    rows = [PartitionLag(TopicPartition("orders", 0), 7, LogRange(0, 9), "anna-1")]
+    group = GroupLag(GroupDescription("billing", "Stable", "consumer", "range", 1, (anna,)), rows, {})
     with PlainScreen() as screen:
         for generation in (None, None, 4, 4):
-            screen.show(View(state="Stable", partitions=owned, generation=generation), {})
+            screen.show(View(state="Stable", group=group, generation=generation), {})
     assert capsys.readouterr().out == "  generation 4, lag 2: orders-0 anna\n"
 
 

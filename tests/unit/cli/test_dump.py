@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+import klamm
 from klamm.cli.dump import app
+from klamm.coordinator.group.consumer.remembered import (
+    ConsumerCurrent,
+    ConsumerGroupEpoch,
+    ConsumerMember,
+    ConsumerRegex,
+    ConsumerTarget,
+    ConsumerTargetEpoch,
+    CurrentValue,
+    EpochValue,
+    MemberValue,
+    RegexValue,
+    TargetEpochValue,
+)
 from klamm.coordinator.group.records import encode_records as encode_group_records
 from klamm.coordinator.group.remembered import (
     GroupForgotten,
+    GroupRecord,
     GroupRegistered,
     OffsetCommitted,
     OffsetForgotten,
@@ -35,6 +52,7 @@ from klamm.records.layout import OffsetCommitValue, Record
 from klamm.records.markers import ControlType, encode_marker
 from klamm.records.record import encode_batch
 from klamm.storage.engines.segments.checkpoints import MetaProperties, encode_meta, encode_partition_metadata
+from klamm.storage.engines.segments.journal_format import Entry, encode_frame
 from klamm.storage.engines.segments.txn_index import AbortedEntry, encode_entries
 from klamm.storage.producer_snapshot import encode_snapshot
 from klamm.storage.producer_state import BatchSummary, ProducerEntry
@@ -101,7 +119,7 @@ def test_people_get_lines(log: Path) -> None:
     assert lines[0].startswith("offsets 100-101  2 record(s)")
     assert "create_time 2023-11-14T22:13:20.005Z  gzip" in lines[0]
     assert '    100  2023-11-14T22:13:20.000Z  key "key"  value "wörter"' in lines[1]
-    assert lines[3].endswith("producer 7 epoch 1  transactional  control commit")
+    assert lines[3].endswith("producer 7 epoch 1  transactional  control commit coordinator epoch 2")
 
 
 def test_a_torn_tail_shows_what_is_whole_and_fails(log: Path) -> None:
@@ -237,7 +255,7 @@ def test_records_of_committed_offsets_are_decoded(tmp_path: Path) -> None:
             ControlType.COMMIT, producer_id=7, producer_epoch=1, coordinator_epoch=0, timestamp_ms=TIME_MS
         ),
         encode_group_records([OffsetForgotten("g", "t", 0), GroupForgotten("g")], TIME_MS),
-        encode_batch([Record(0, TIME_MS, b"\x00\x03rest", b"x"), Record(1, TIME_MS, b"\x00", b"x")]),
+        encode_batch([Record(0, TIME_MS, b"\x00\x13rest", b"x"), Record(1, TIME_MS, b"\x00", b"x")]),
     )
     plain, pending, marker, gone, strange = [fact["records"] for fact in facts("--records", path)]
     assert plain[0]["record"] == "offset_commit"
@@ -256,6 +274,36 @@ def test_records_of_committed_offsets_are_decoded(tmp_path: Path) -> None:
     assert [each["record"] for each in gone] == ["offset_tombstone", "group_tombstone"]
     assert strange[0]["record"] == "unknown"
     assert "error" in strange[1]
+
+
+def test_records_of_consumer_groups_are_decoded(tmp_path: Path) -> None:
+    member = MemberValue(None, "r1", "client", "/10.0.0.1", ("t",), "", 60_000, "uniform")
+    topic_id = b"i" * 16
+    records: list[GroupRecord] = [
+        ConsumerMember("g", "m", member),
+        ConsumerGroupEpoch("g", EpochValue(3, 77)),
+        ConsumerTarget("g", "m", {topic_id: (0, 1)}),
+        ConsumerTargetEpoch("g", TargetEpochValue(3, TIME_MS)),
+        ConsumerCurrent("g", "m", CurrentValue(3, 2, 0, {topic_id: {0: 1, 1: 3}})),
+        ConsumerRegex("g", "t.*", RegexValue(("t",), 1, TIME_MS)),
+        ConsumerCurrent("g", "m", None),
+    ]
+    path = a_segment(tmp_path, "__consumer_offsets-3", encode_group_records(records, TIME_MS))
+    (batch,) = facts("--records", path)
+    shown = batch["records"]
+    assert [each["record"].removeprefix("consumer_group_") for each in shown] == [
+        "member_metadata",
+        "metadata",
+        "target_assignment_member",
+        "target_assignment_metadata",
+        "current_member_assignment",
+        "regular_expression",
+        "current_member_assignment",
+    ]
+    assert (shown[0]["member_id"], shown[0]["rack_id"], shown[0]["subscription"]) == ("m", "r1", ["t"])
+    assert (shown[1]["epoch"], shown[1]["metadata_hash"]) == (3, 77)
+    assert list(shown[2]["partitions"].values()) == list(shown[4]["assigned"].values()) == [[0, 1]]
+    assert "epoch" not in shown[6]
 
 
 def test_records_of_transactions_are_decoded(tmp_path: Path) -> None:
@@ -300,3 +348,116 @@ def test_a_users_records_are_not_decoded(tmp_path: Path) -> None:
     path = a_segment(tmp_path, "orders-0", encode_batch([Record(0, TIME_MS, b"\x00\x00", b"x")]))
     (batch,) = facts("--records", path)
     assert batch["records"][0]["key"] == "\0\0"
+
+
+# --- what only the journal has ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Path]:
+    """The data folder of a running broker: six commits, and a transaction; no checkpoint has been made."""
+    settings = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
+    with klamm.Broker(tmp_path / "data", settings) as broker:
+        client = {"bootstrap.servers": broker.bootstrap}
+        with klamm.Admin(client) as admin:
+            admin.create_topics({"orders": 1})
+            for offset in range(6):
+                admin.alter_group_offsets("billing", {TopicPartition("orders", 0): offset})
+        with klamm.Producer({**client, "transactional.id": "pay"}) as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                producer.send("orders", b"v")
+        yield tmp_path / "data"
+
+
+def records_of(*arguments: str | Path) -> list[dict[str, Any]]:
+    return [record for fact in facts("--records", *arguments) for record in fact["records"]]
+
+
+@pytest.mark.parametrize("named", ["folder", "files"])
+@pytest.mark.parametrize("is_running", [True, False])
+def test_records_that_only_the_journal_has_are_shown(
+    live: Path, tmp_path: Path, named: str, is_running: bool
+) -> None:
+    data = live
+    if not is_running:  # as kill -9 leaves it
+        data = tmp_path / "killed"
+        shutil.copytree(live, data)
+    folder = data / "__consumer_offsets-0"
+    paths = [folder] if named == "folder" else sorted(folder.glob("*.log"))
+    before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} if not is_running else {}
+    offsets = [
+        record["committed_offset"] for record in records_of(*paths) if record["record"] == "offset_commit"
+    ]
+    assert offsets == list(range(6))
+    assert {path: path.read_bytes() for path in before} == before, "nothing is changed"
+    states = [record["state"] for record in records_of(data / "__transaction_state-0")]
+    assert states[-1] in ("PrepareCommit", "CompleteCommit")
+    assert "in the journal" in dump(folder).stdout
+
+
+def test_a_torn_segment_is_told_and_the_journal_goes_on_where_it_ends(live: Path, tmp_path: Path) -> None:
+    data = tmp_path / "killed"
+    shutil.copytree(live, data)
+    segment = data / "orders-0" / "00000000000000000000.log"
+    whole = [fact["base_offset"] for fact in facts(data / "orders-0")]
+    segment.write_bytes(segment.read_bytes()[:-5])
+    torn = dump("--json", data / "orders-0")
+    assert torn.exit_code == 1
+    assert [json.loads(line)["base_offset"] for line in torn.stdout.splitlines()] == whole
+    assert str(segment) in torn.stderr
+
+
+def a_journaled_partition(tmp_path: Path, *batches: tuple[int, int]) -> Path:
+    """A partition whose segment ends at offset 2, epoch 3, and batches in the journal: (offset, epoch)."""
+    folder, topic_id = tmp_path / "orders-0", bytes(range(16))
+    folder.mkdir()
+    (folder / "partition.metadata").write_bytes(encode_partition_metadata(topic_id))
+    records = [Record(0, TIME_MS, None, b"0"), Record(1, TIME_MS, None, b"1")]
+    (folder / "00000000000000000000.log").write_bytes(encode_batch(records, base_offset=0, leader_epoch=3))
+    entries = [
+        Entry(
+            "orders",
+            topic_id,
+            0,
+            epoch,
+            offset,
+            encode_batch([Record(offset, TIME_MS, None, b"j")], base_offset=offset, leader_epoch=epoch),
+        )
+        for offset, epoch in batches
+    ]
+    (tmp_path / "journal").mkdir()
+    (tmp_path / "journal" / "1-0").write_bytes(encode_frame(1, 1, entries))
+    return folder
+
+
+def test_the_journal_goes_on_where_the_segment_ends(tmp_path: Path) -> None:
+    # Given a batch that the segment has, one that follows, and one of a leader that was replaced
+    folder = a_journaled_partition(tmp_path, (1, 3), (2, 3), (3, 2))
+    assert [(fact["base_offset"], fact["in_journal"]) for fact in facts(folder)] == [(0, False), (2, True)]
+    assert [fact["position"] for fact in facts(folder)] == [0, None]
+
+
+def test_a_gap_between_the_log_and_the_journal_is_told(tmp_path: Path) -> None:
+    found = dump(a_journaled_partition(tmp_path, (5, 3)))
+    assert found.exit_code == 1
+    assert (
+        "the log ends at offset 2, but the journal continues at 5: offsets 2 to 4 are missing" in found.stderr
+    )
+
+
+def test_a_partition_that_was_copied_without_its_journal_is_refused_at_its_end(
+    live: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "elsewhere" / "__consumer_offsets-0"
+    shutil.copytree(live / "__consumer_offsets-0", folder)
+    (folder / "klamm.checkpoint").touch()
+    found = dump(folder)
+    assert found.exit_code == 1
+    assert "journal may have more records" in found.stderr
+
+
+def test_a_folder_that_is_no_partition_is_refused(live: Path) -> None:
+    found = dump(live)
+    assert found.exit_code == 1
+    assert "has no segments: expected the folder of a partition" in found.stderr

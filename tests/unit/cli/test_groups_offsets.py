@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,9 +15,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import klamm
+from klamm.cli import list_groups
 from klamm.cli.app import app
+from klamm.cli.exit_codes import NEEDS_ATTENTION
 from klamm.cli.offset_plans import parse_datetime, parse_duration
-from klamm.client.admin.model import NewTopic
+from klamm.client.admin.model import CommittedOffset, NewTopic
+from klamm.client.diagnosis.lag import lags_of, unreachable
+from klamm.groups.lag import LagStatus
 from klamm.testing import wait_until
 
 START_MS = 1_700_000_000_000
@@ -85,7 +92,7 @@ class Scene:
         """A consumer that has joined the group and read everything."""
         consumer = klamm.Consumer(
             self.topic,
-            config={
+            {
                 "bootstrap.servers": self.bootstrap,
                 "group.id": self.group,
                 "auto.offset.reset": "earliest",
@@ -111,12 +118,21 @@ def scene(bootstrap: str) -> Scene:
 def test_a_group_at_work_is_listed_described_and_its_members_named(scene: Scene) -> None:
     with scene.member(client_id="worker", group_instance_id="worker-1"):
         listed = scene.json("groups", "list", "--state", "Stable")
-        assert {
+        (mine,) = [item for item in listed if item["group"] == scene.group]
+        assert mine | {"committed_per_s": None} == {
             "group": scene.group,
             "state": "Stable",
             "protocol_type": "consumer",
             "type": "classic",
-        } in listed
+            "members": 1,
+            "lag": 0,
+            "known_lag": 0,
+            "oldest_unread_ms": None,
+            "committed_per_s": None,
+            "verdict": "all is well",
+        }
+        (line,) = [each for each in scene.says("groups", "list").splitlines() if each.startswith(scene.group)]
+        assert line.split()[:5] == [scene.group, "Stable", "classic", "1", "0"]
         (described,) = scene.json("groups", "describe", scene.group)
         assert (described["state"], described["assignor"], described["members"], described["lag"]) == (
             "Stable",
@@ -154,19 +170,120 @@ def test_the_lag_is_what_is_written_and_not_committed(scene: Scene) -> None:
 def test_a_lag_that_is_not_known_is_not_shown_as_zero(scene: Scene) -> None:
     # Given a member that has read nothing and committed nothing, because it starts at the end
     settings = {"bootstrap.servers": scene.bootstrap, "group.id": scene.group, "enable.auto.commit": False}
-    with klamm.Consumer(scene.topic, config=settings) as consumer:
+    with klamm.Consumer(scene.topic, settings) as consumer:
         while not consumer.assignment():
             consumer.poll(0.1)
         (described,) = scene.json("groups", "describe", scene.group)
-        assert described["lag"] is None
+        assert (described["lag"], described["lag_limit"]) == (None, 20)
         assert [row["lag"] for row in described["partitions"]] == [None, None]
-        assert "lag unknown" in scene.says("groups", "describe", scene.group)
+        assert "lag unknown: 0 to 20, not known on 2 partition(s)" in scene.says(
+            "groups", "describe", scene.group
+        )
         # When one of the two partitions has a committed offset, then the other is still not counted as read
         consumer.commit_sync({klamm.TopicPartition(scene.topic, 0): 4})
         (described,) = scene.json("groups", "describe", scene.group)
-        assert described["lag"] == 6
+        assert (described["lag"], described["known_lag"], described["lag_limit"]) == (None, 6, 16)
         shown = scene.says("groups", "describe", scene.group)
-        assert "lag 6 + 1 partition(s) without a committed offset" in shown
+        assert "lag unknown: 6 to 16, not known on 1 partition(s)" in shown
+        assert "nothing committed" in shown
+
+
+def test_partitions_that_nobody_owns_yet_are_shown_with_what_is_unread(scene: Scene) -> None:
+    # Given a member that has read all of two partitions, and does not know yet that there are four
+    with scene.member(metadata_max_age_ms=600_000):
+        scene.says("topics", "alter", scene.topic, "--partitions", "4")
+        with klamm.Producer(bootstrap_servers=scene.bootstrap) as producer:
+            for number in (2, 2, 2, 3):
+                producer.send(scene.topic, b"v", partition=number)
+            producer.flush(30)
+        # Then the new ones are rows, and their records are no part of a lag of 0
+        (described,) = scene.json("groups", "describe", scene.group)
+        rows = described["partitions"]
+        assert [(row["end"], row["lag"], row["lag_status"]) for row in rows] == [
+            (10, 0, "known"),
+            (10, 0, "known"),
+            (3, None, "nothing committed"),
+            (1, None, "nothing committed"),
+        ]
+        assert [row["member"] is None for row in rows] == [False, False, True, True]
+        assert (described["lag"], described["lag_limit"]) == (None, 4)
+        assert scene.says("groups", "describe", scene.group).count("nobody") == 2
+    # Nor are they left out when the member is gone
+    (described,) = scene.json("groups", "describe", scene.group)
+    assert (described["state"], described["lag"], described["lag_limit"]) == ("Empty", None, 4)
+
+
+def test_an_offset_outside_of_the_log_is_out_of_range_in_both_directions(scene: Scene) -> None:
+    scene.commit(2, 50)
+    scene.says("topics", "trim", f"{scene.topic}:0", "--before", "5")
+    (described,) = scene.json("groups", "describe", scene.group)
+    assert [(row["start"], row["end"], row["lag"], row["lag_status"]) for row in described["partitions"]] == [
+        (5, 10, None, "before start"),
+        (0, 10, None, "beyond end"),
+    ]
+    assert (described["lag"], described["lag_limit"]) == (None, 15)
+    shown = scene.says("groups", "describe", scene.group)
+    assert "OUT OF RANGE (before start)" in shown
+    assert "OUT OF RANGE (beyond end)" in shown
+
+
+def test_a_topic_that_is_deleted_is_a_row_without_a_log(scene: Scene) -> None:
+    scene.commit(4, 4)
+    with klamm.Admin(bootstrap_servers=scene.bootstrap) as admin:
+        keys = [klamm.TopicPartition(scene.topic, number) for number in range(2)]
+        group = admin.describe_groups([scene.group])[scene.group]
+        admin.delete_topics([scene.topic])
+        lag = lags_of(admin, [group])[0]
+    # The broker removes such offsets itself, a little later or at once
+    assert {row.status for row in lag.partitions} <= {LagStatus.LOG_UNKNOWN}
+    assert {row.partition for row in lag.partitions} <= set(keys)
+    assert unreachable([lag]) == {}
+    assert lag.total.lag is None
+
+
+def test_the_progress_of_a_sink_is_not_a_lag(scene: Scene) -> None:
+    # Given a query that writes the topic exactly once: its last batch is an offset of the group `<id>.sink`
+    sink = f"{scene.group}.sink"
+    with klamm.Admin(bootstrap_servers=scene.bootstrap) as admin:
+        place = klamm.TopicPartition(scene.topic, 0)
+        admin.alter_group_offsets(sink, {place: CommittedOffset(3, -1, "v1;a-query")})
+    (described,) = scene.json("groups", "describe", sink)
+    assert [(row["lag"], row["lag_status"]) for row in described["partitions"]] == [(None, "sink")]
+    assert (described["lag"], described["known_lag"]) == (None, 0)
+    assert "decisions of an exactly-once sink: no lag" in scene.says("groups", "describe", sink)
+
+
+def test_owners_are_not_known_during_a_rebalance(scene: Scene) -> None:
+    # Given a group that waits for a member which does not join
+    member = scene.member(max_poll_interval_ms=120_000)
+    with joining(scene), member:
+        wait_until(lambda: scene.json("groups", "list", "--state", "PreparingRebalance"))
+        (described,) = scene.json("groups", "describe", scene.group)
+        assert described["state"] == "PreparingRebalance"
+        assert (described["owners_known"], described["lag"], described["known_lag"]) == (False, None, 0)
+        shown = scene.says("groups", "describe", scene.group)
+        assert "lag unknown during the rebalance, 0 on partitions with a committed offset" in shown
+        assert "nobody" not in shown
+
+
+@contextmanager
+def joining(scene: Scene) -> Iterator[None]:
+    """A second consumer that joins the group, on a thread of its own, until the end of the block."""
+    is_over = threading.Event()
+
+    def run() -> None:
+        settings = {"bootstrap.servers": scene.bootstrap, "group.id": scene.group}
+        with klamm.Consumer(scene.topic, settings) as consumer:
+            while not is_over.is_set():
+                consumer.poll(0.1)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join(60)
 
 
 def test_groups_that_are_not_there_are_named_and_the_others_shown(scene: Scene) -> None:
@@ -210,7 +327,18 @@ def test_the_story_of_a_group_names_its_members_whole(scene: Scene) -> None:
     assert member["member"] in told, "an id that is broken into two lines cannot be copied"
     assert "a member joined" in told
     assert [event["type"] for event in events] == ["rebalance_started", "rebalance_completed"]
-    assert "No events recorded for group nobody." in scene.says("groups", "explain", "nobody")
+
+
+@pytest.mark.parametrize("how", [(), ("--json",)])
+def test_a_group_that_does_not_exist_is_not_explained(scene: Scene, how: tuple[str, ...]) -> None:
+    with scene.member():
+        scene.story("rebalance_completed")
+    assert "group nobody does not exist" in scene.refuses("groups", "explain", "nobody", *how, exit_code=1)
+    # A group that has committed and never had members exists
+    quiet = f"{scene.group}-quiet"
+    with klamm.Admin(bootstrap_servers=scene.bootstrap) as admin:
+        admin.alter_group_offsets(quiet, {klamm.TopicPartition(scene.topic, 0): 3})
+    assert f"No events recorded for group {quiet}." in scene.says("groups", "explain", quiet)
 
 
 def test_a_story_that_does_not_come_is_not_waited_for_without_end(
@@ -221,7 +349,95 @@ def test_a_story_that_does_not_come_is_not_waited_for_without_end(
     # As if the broker were frozen between the question for the end and the reading.
     monkeypatch.setattr(klamm.Consumer, "poll", lambda _consumer, _timeout: [])
     refused = scene.refuses("groups", "explain", scene.group, "--timeout", "5", exit_code=1)
-    assert "gave no events for 5 s" in refused
+    assert "the cluster gave no events for 5 s" in refused
+
+
+def test_a_list_is_repeated_until_it_is_interrupted(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.commit(4, 10)
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(list_groups, "sleep", pause)
+    done = scene.run("groups", "list", "--state", "Empty", "--watch", "2.5")
+    assert pauses == [2.5, 2.5, 2.5]
+    assert done.stdout.count("VERDICT") == 3
+    assert done.stdout.count(f"{scene.group} ") == 3
+    assert "nobody reads" in done.stdout
+
+
+def test_an_explanation_begins_with_the_root_cause_and_knows_what_is_under_way(scene: Scene) -> None:
+    busy = scene.member(max_poll_interval_ms=120_000, client_id="busy")
+    with joining(scene), busy:
+        wait_until(
+            lambda: "A rebalance has been under way" in scene.run("groups", "explain", scene.group).stdout
+        )
+        lines = scene.says("groups", "explain", scene.group).splitlines()
+    assert lines[1].startswith("Root cause: a member joined")
+    told = "\n".join(lines)
+    assert "waits for busy at 127.0.0.1 to join again" in told
+    assert "is busy: it sends heartbeats" in told
+
+
+def test_the_inside_of_a_living_group_is_shown(scene: Scene) -> None:
+    with scene.member(client_id="worker"):
+        found = scene.json("groups", "inspect", scene.group)
+        (member,) = found["members"]
+        assert (found["state"], found["generation"], member["client_id"]) == ("Stable", 1, "worker")
+        assert member["protocols"][0]["topics"] == [scene.topic]
+        assert member["assignment"] == [f"{scene.topic}-0", f"{scene.topic}-1"]
+        assert {item["offset"] for item in found["offsets"]} == {10}
+        shown = scene.says("groups", "inspect", scene.group)
+        assert f"{scene.group}: classic group, Stable for " in shown
+        assert "log __consumer_offsets-" in shown
+        assert f"{member['member_id']} (leader)" in shown
+    assert "group nobody" in scene.refuses("groups", "inspect", "nobody", exit_code=1)
+
+
+def test_a_trace_shows_the_requests_of_a_group_as_they_come(scene: Scene) -> None:
+    with klamm.Admin(bootstrap_servers=scene.bootstrap) as admin:
+        read = partial(admin._operations._trace_groups, [scene.group])
+        read(after=-1).result()
+        with scene.member(client_id="worker", heartbeat_interval_ms=50):
+            entries = read(after=0).result()[scene.group]["entries"]
+            traced = scene.says("groups", "trace", scene.group, "--for", "0.5", "--as", "text")
+            quiet = scene.says(
+                "groups", "trace", scene.group, "--for", "0.5", "--as", "json", "--no-heartbeats"
+            )
+            drawn = scene.says("groups", "trace", scene.group, "--for", "0.5")
+    asked = [each["api"] for each in entries if each["kind"] == "request" and each["api"] != "Heartbeat"]
+    assert asked == ["FindCoordinator", "JoinGroup", "JoinGroup", "SyncGroup", "OffsetCommit"]
+    joins = [each["error"] for each in entries if each["kind"] == "answer" and each["api"] == "JoinGroup"]
+    assert joins == ["MEMBER_ID_REQUIRED", "NONE"]
+    assert {each["client_id"] for each in entries if each["kind"] == "request"} == {"worker"}
+    assert any(each["kind"] == "event" and each["type"] == "rebalance_completed" for each in entries)
+    assert "worker → Heartbeat generation=1  [Stable]" in traced
+    assert quiet == ""
+    assert drawn.splitlines()[0].split() == ["coordinator", "worker"]
+    scene.refuses("groups", "trace", scene.group, "--for", "0", exit_code=2)
+    scene.refuses("groups", "trace", scene.group, "--follow", "--as", "mermaid", exit_code=2)
+
+
+def test_a_diagnosis_is_text_json_and_an_exit_code(scene: Scene) -> None:
+    with scene.member():
+        assert scene.says("groups", "diagnose", scene.group).startswith(f"{scene.group}: ALL IS WELL")
+        scene.run("topics", "alter", scene.topic, "--partitions", "3")
+        done = scene.run("groups", "diagnose", scene.group)
+        assert done.exit_code == NEEDS_ATTENTION, (done.output, done.exception)
+        assert f"{scene.group}: PARTITIONS WITHOUT OWNER" in done.stdout
+        assert "     exact  " in done.stdout or "  inferred  " in done.stdout
+        told = json.loads(scene.run("groups", "diagnose", scene.group, "--json").stdout)
+    assert [(each["group"], each["verdict"], each["is_well"]) for each in told] == [
+        (scene.group, "partitions without owner", False)
+    ]
+    done = scene.run("groups", "diagnose", "nobody")
+    assert done.exit_code == 1
+    assert "nobody" in done.stderr
+    every = scene.run("groups", "diagnose", "--json")
+    assert scene.group in {each["group"] for each in json.loads(every.stdout)}
 
 
 # --- offsets -----------------------------------------------------------------------------------------
@@ -255,6 +471,58 @@ def test_offsets_are_moved_when_it_is_said_so_and_shown_before(
     assert scene.offsets() == dict(enumerate(expected))
 
 
+@pytest.mark.parametrize(
+    ("target", "note"),
+    [
+        (["--to-offset", "999"], "the end: 999 is beyond the end"),
+        (["--shift-by", "100"], "the end: 104 is beyond the end"),
+        (["--shift-by", "-100"], "the start: -96 is before the start"),
+        (["--to-datetime", "2030-01-01T00:00:00Z"], "the end: no record is that late"),
+        (["--to-current"], None),
+        (["--to-offset", "7"], None),
+    ],
+)
+def test_a_target_that_the_log_does_not_have_is_not_changed_in_silence(
+    scene: Scene, target: list[str], note: str | None
+) -> None:
+    scene.commit(4)
+    arguments = ("offsets", "reset", scene.group, "--topic", f"{scene.topic}:0", *target)
+    assert [row["note"] for row in scene.json(*arguments)] == [note]
+    shown = scene.says(*arguments)
+    assert (note or "") in shown
+    assert ("NOTE" in shown) == (note is not None)
+
+
+def test_an_import_says_which_offsets_are_out_of_range(scene: Scene) -> None:
+    lines = f"{scene.topic},0,10\n{scene.topic},1,11\n"
+    shown = scene.says("offsets", "import", scene.group, "-", stdin=lines)
+    assert shown.count("OUT OF RANGE") == 1
+    assert shown.splitlines()[-1].endswith("OUT OF RANGE: beyond the end, 10")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("show",), ("export",), ("reset", "--all-topics", "--to-latest")],
+)
+def test_offsets_of_a_group_that_does_not_exist_are_an_error(
+    scene: Scene, arguments: tuple[str, ...]
+) -> None:
+    name, *more = arguments
+    refused = scene.refuses("offsets", name, "nobody", *more, exit_code=1)
+    assert "group nobody does not exist" in refused
+
+
+def test_a_reset_that_makes_a_new_group_says_so(scene: Scene) -> None:
+    done = scene.run("offsets", "reset", f"{scene.group}-new", "--topic", scene.topic, "--to-latest")
+    assert done.exit_code == 0
+    assert f"group {scene.group}-new does not exist: --execute creates it with these offsets" in done.stderr
+    scene.commit(4)
+    assert (
+        "does not exist"
+        not in scene.run("offsets", "reset", scene.group, "--topic", scene.topic, "--to-latest").stderr
+    )
+
+
 def test_one_partition_is_moved_and_the_other_stays(scene: Scene) -> None:
     scene.commit(4, 7)
     scene.says("offsets", "reset", scene.group, "--topic", f"{scene.topic}:1", "--to-earliest", "--execute")
@@ -281,7 +549,7 @@ def test_offsets_go_out_and_come_in_for_another_group(scene: Scene, tmp_path: Pa
     file.write_text(exported)
     copy = f"{scene.group}-copy"
     scene.says("offsets", "import", copy, str(file))
-    assert "has no committed offsets" in scene.says("offsets", "show", copy)
+    assert "does not exist" in scene.refuses("offsets", "show", copy, exit_code=1)
     scene.says("offsets", "reset", copy, "--from-file", str(file), "--execute")
     assert scene.says("offsets", "export", copy) == exported
 

@@ -30,7 +30,8 @@ def topic() -> str:
 
 
 def send(bootstrap: str, topic: str, lines: str | bytes, *options: str) -> Result:
-    return CliRunner().invoke(produce.app, [topic, "--bootstrap", bootstrap, *options], input=lines)
+    command = [topic, "--create-topic", "--bootstrap", bootstrap, *options]
+    return CliRunner().invoke(produce.app, command, input=lines)
 
 
 def read(bootstrap: str, topic: str, *options: str) -> Result:
@@ -41,6 +42,20 @@ def test_lines_go_in_and_come_out(bootstrap: str, topic: str) -> None:
     assert send(bootstrap, topic, "one\ntwo\n\nthree").exit_code == 0
     result = read(bootstrap, topic, "--from-beginning", "-n", "4")
     assert result.stdout == "one\ntwo\n\nthree\n"
+
+
+def test_a_topic_that_does_not_exist_is_asked_for_or_created(bootstrap: str, topic: str) -> None:
+    def sent(name: str, *options: str) -> Result:
+        return CliRunner().invoke(produce.app, [name, "--bootstrap", bootstrap, *options], input="a line\n")
+
+    assert send(bootstrap, topic, "one\n", "--partitions", "3").exit_code == 0
+    misspelt = sent(f"{topic}x")
+    assert (misspelt.exit_code, misspelt.stdout) == (1, "")
+    assert f"topic {topic}x does not exist: did you mean {topic}? Else add --create-topic" in misspelt.stderr
+    assert sent(topic).exit_code == 0
+    with klamm.Admin(bootstrap_servers=bootstrap) as admin:
+        assert len(admin.describe_topics([topic])[topic].partitions) == 3
+        assert f"{topic}x" not in admin.list_topics()
 
 
 def test_keys_headers_and_a_partition_can_be_given(bootstrap: str, topic: str) -> None:

@@ -38,6 +38,12 @@ def test_each_broker_has_its_own_id_and_ports() -> None:
     }
 
 
+def test_several_brokers_are_in_the_racks_by_turns() -> None:
+    racks = [each["broker.rack"] for each in settings_of({"broker.rack": "east, west"}, 1, 3)]
+    assert racks == ["east", "west", "east"]
+    assert all("broker.rack" not in each for each in settings_of({}, 1, 2))
+
+
 def test_any_free_port_stays_any_free_port() -> None:
     assert [own["listeners"] for own in settings_of({"listeners": "A://h:0"}, 1, 3)] == ["A://h:0"] * 3
 

@@ -77,14 +77,29 @@ def scene(bootstrap: str) -> Iterator[Scene]:
 
 def test_listing_shows_ids_with_state_and_producer(scene: Scene) -> None:
     lines = scene.says("list").splitlines()
-    assert lines[0].split() == ["TRANSACTIONAL", "ID", "STATE", "PRODUCER", "ID", "COORDINATOR"]
+    assert lines[0].split()[:6] == ["TRANSACTIONAL", "ID", "STATE", "PRODUCER", "ID", "COORDINATOR"]
     assert [line.split()[:2] for line in lines if scene.id in line.split()] == [[scene.id, "Ongoing"]]
+
+
+def test_listing_shows_since_when_where_and_which_groups_are_held_back(scene: Scene) -> None:
+    group, place = f"readers-{scene.id}", klamm.TopicPartition(scene.topic, 0)
+    with klamm.Admin(bootstrap_servers=scene.bootstrap) as admin:
+        admin.alter_group_offsets(group, {place: 0}).unwrap()
+    (found,) = scene.json("list", "--pattern", scene.id)
+    assert found["open_ms"] >= 0
+    assert (found["partitions"], found["holds_back"]) == ([str(place)], [group])
+    (line,) = [line for line in scene.says("list").splitlines() if line.split()[0] == scene.id]
+    assert line.endswith(group)
+    scene.producer.commit_transaction()
+    (found,) = scene.json("list", "--pattern", scene.id)
+    assert (found["open_ms"], found["partitions"], found["holds_back"]) == (None, None, None)
 
 
 def test_listing_filters_by_state_pattern_producer_and_duration(scene: Scene) -> None:
     (found,) = scene.json("list", "--pattern", scene.id)
     assert found["state"] == "Ongoing"
-    assert scene.json("list", "--producer-id", str(found["producer_id"])) == [found]
+    (again,) = scene.json("list", "--producer-id", str(found["producer_id"]))
+    assert again | {"open_ms": 0} == found | {"open_ms": 0}
     assert scene.json("list", "--pattern", scene.id, "--state", "CompleteCommit") == []
     assert scene.json("list", "--pattern", scene.id, "--longer-than", "3600") == []
     assert scene.says("list", "--pattern", "nosuch") == "There are no transactional ids that match.\n"
@@ -134,10 +149,24 @@ def test_aborting_a_hanging_transaction_names_its_producer_as_json(scene: Scene)
     assert scene.json("hanging", *where, "--older-than", "0") == []
 
 
-def test_a_transaction_with_a_coordinator_does_not_hang(scene: Scene) -> None:
+def test_a_transaction_with_a_coordinator_does_not_hang_and_still_holds_back_readers(scene: Scene) -> None:
+    said = scene.says("hanging", "--topic", scene.topic, "--older-than", "0")
+    assert said.startswith("No hanging transactions on 2 partition(s).\n")
+    assert "1 other open transaction(s) hold back readers with isolation.level=read_committed" in said
+    (row,) = [line for line in said.splitlines() if line.startswith(f"{scene.topic} ")]
+    assert scene.id in row
+    assert row.endswith("its coordinator will end it")
+    scene.producer.commit_transaction()
     assert scene.says("hanging", "--topic", scene.topic, "--older-than", "0") == (
         "No hanging transactions on 2 partition(s).\n"
     )
+
+
+def test_a_transaction_that_hangs_since_a_moment_is_told_with_the_time_that_is_left_out(scene: Scene) -> None:
+    scene.hang()
+    said = scene.says("hanging", "--topic", scene.topic, "--partition", "1")
+    assert said.startswith("No hanging transactions")
+    assert "idle for less than 15 min: --older-than 0 includes it" in said
 
 
 def test_a_hanging_transaction_is_found_and_ended_by_a_marker(scene: Scene) -> None:
@@ -172,3 +201,27 @@ def test_a_partition_needs_its_topic_and_must_exist(scene: Scene) -> None:
 @pytest.mark.parametrize("command", ["list", "describe", "hanging", "abort"])
 def test_help_has_an_example(command: str) -> None:
     assert f"klamm txns {command}" in CliRunner().invoke(app, ["txns", command, "--help"]).stdout
+
+
+def test_a_topic_shows_where_an_open_transaction_holds_back_its_readers(scene: Scene) -> None:
+    done = CliRunner().invoke(app, ["topics", "describe", scene.topic, "--json", "-b", scene.bootstrap])
+    first, second = json.loads(done.stdout)[0]["partitions"]
+    assert (first["start_offset"], first["last_stable_offset"], first["end_offset"]) == (0, 0, 1)
+    assert (second["last_stable_offset"], second["end_offset"]) == (0, 0)
+    shown = CliRunner().invoke(app, ["topics", "describe", scene.topic, "-b", scene.bootstrap]).stdout
+    assert "LAST STABLE  HIGH WATERMARK" in shown
+
+
+def test_the_inside_of_a_transaction_is_shown(scene: Scene) -> None:
+    found = scene.json("inspect", scene.id)
+    assert (found["state"], found["partitions"]) == ("Ongoing", [f"{scene.topic}-0"])
+    assert 0 < found["left_ms"] <= found["timeout_ms"] == 60_000
+    assert found["log"].startswith("__transaction_state-")
+    assert found["client_host"] == "/127.0.0.1"
+    assert found["is_durable"] is True
+    shown = scene.says("inspect", scene.id)
+    assert shown.startswith(f"{scene.id}: Ongoing for ")
+    assert "time-out 1.0 min" in shown
+    scene.producer.abort_transaction()
+    assert scene.json("inspect", scene.id)["open_ms"] is None
+    assert "there is no such transactional id" in scene.refuses("inspect", "nobody", exit_code=1)

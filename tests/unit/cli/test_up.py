@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
+import typer
 
 from klamm.cli.quick import UpOptions, parse_up
 from klamm.cli.start import broker_settings, start
@@ -60,7 +62,16 @@ def test_defaults_fill_what_nobody_said() -> None:
     assert broker_settings(UpOptions(), {}) == {
         "listeners": "PLAINTEXT://127.0.0.1:9092",
         "log.dirs": "./klamm-data",
+        "group.initial.rebalance.delay.ms": "0",
     }
+
+
+def test_a_file_or_a_flag_says_how_long_a_new_group_waits(tmp_path: Path) -> None:
+    name = "group.initial.rebalance.delay.ms"
+    file = tmp_path / "klamm.properties"
+    file.write_text("num.partitions=1\n")
+    assert name not in broker_settings(UpOptions(config=str(file)), {})  # Kafka's default, 3 s
+    assert broker_settings(UpOptions(settings=[f"{name}=70"]), {})[name] == "70"
 
 
 def test_flags_win_over_the_environment_which_wins_over_the_file(tmp_path: Path) -> None:
@@ -101,8 +112,8 @@ def test_a_folder_and_memory_exclude_each_other() -> None:
         (UpOptions(listen="nowhere"), "expected HOST:PORT"),
         (UpOptions(listen="127.0.0.1:99999"), "expected NAME://host:port"),
         (UpOptions(listen="0.0.0.0:9092"), "advertised.listeners"),
-        (UpOptions(control="0.0.0.0:0"), "this machine only"),
-        (UpOptions(control="nowhere"), "expected host:port"),
+        (UpOptions(control="0.0.0.0:0"), "can be reached from other machines: use https://"),
+        (UpOptions(control="nowhere"), "expected HOST:PORT"),
         (UpOptions(control="127.0.0.1:0", clock="sundial"), "one of system, virtual"),
         (UpOptions(clock="virtual"), "add --control 127.0.0.1:0"),
         (UpOptions(control="127.0.0.1:0", brokers=2), "remove --brokers"),
@@ -118,3 +129,14 @@ def test_what_cannot_be_ends_in_one_line_and_exit_code_2(
     assert line.startswith("klamm: ")
     assert said in line
     assert printed.out == ""
+
+
+def test_both_parsers_of_klamm_up_know_the_same_options() -> None:
+    command = typer.main.get_command(importlib.import_module("klamm.cli.up").app)
+    names = {name for each in command.params for name in each.opts if name != "--help"}
+    values = {"--node-id": "7", "--brokers": "2"}
+    for name in sorted(names):
+        value = () if name in ("--memory", "--secure") else (values.get(name, "x"),)
+        options = parse_up(["up", name, *value], {})
+        assert options is not None, name
+        assert options != parse_up(["up"], {}), name

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import klamm
 from klamm.client.consumer.settings import parse as parse_consumer
+from klamm.client.producer.settings import parse as parse_producer
 from klamm.client.serializers import JsonSerde, Serde, serde_of
 from klamm.config import ConfigError
 
@@ -71,12 +73,41 @@ def test_a_format_of_another_package_serves_both_ends() -> None:
             assert (record.key, record.value) == (b"therektyek", b"therevteulav")
 
 
+@pytest.mark.parametrize("name", ["schema_registry_url", "schema.registry.url", "serializer.value.schema"])
+def test_an_admin_refuses_settings_of_serializers(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown setting {name}"):
+        klamm.Admin({"bootstrap.servers": "127.0.0.1:9", name: "http://127.0.0.1:8081"})
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("serializer", "has_effect"), [("json", False), (str.encode, False), ("reversed", True)]
+)
+def test_settings_that_no_serializer_takes_are_told(
+    serializer: Any, has_effect: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {
+        "bootstrap.servers": "127.0.0.1:9",
+        "schema.registry.url": "there",
+        "value.serializer": serializer,
+    }
+    parse_producer(given, {})
+    given["value.deserializer"] = given.pop("value.serializer")
+    parse_consumer(given, {}, 1)
+    told = [record.getMessage() for record in caplog.records]
+    assert [text.partition(" in ")[2] for text in told] == (
+        [] if has_effect else ["key.serializer or value.serializer", "key.deserializer or value.deserializer"]
+    )
+    assert all(text.startswith("schema.registry.url has no effect: name one of avro,") for text in told)
+
+
 @pytest.mark.usefixtures("installed")
 def test_an_entry_point_that_makes_something_else_is_refused() -> None:
     with pytest.raises(ConfigError, match="not a Serde"):
         serde_of("value.serializer", "broken", {})
-    with pytest.raises(ConfigError, match="broken, json, reversed, string"):
-        serde_of("value.serializer", "avro", {})
+    known = "avro, broken, json, json-schema, protobuf, reversed, string"
+    with pytest.raises(ConfigError, match=known):
+        serde_of("value.serializer", "xml", {})
 
 
 def test_json_and_text_are_built_in_and_null_stays_null() -> None:

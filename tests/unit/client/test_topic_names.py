@@ -14,6 +14,9 @@ NOWHERE = "127.0.0.1:1"
 @pytest.mark.parametrize("name", ["a", "a.b_c-D9", "x" * 249, "...", "__consumer_offsets"])
 def test_a_valid_name_passes(name: str) -> None:
     check_topic_name(name)
+    with klamm.Consumer(bootstrap_servers=NOWHERE) as consumer:
+        consumer.assign([klamm.TopicPartition(name, 0)])
+        assert consumer.assignment() == {klamm.TopicPartition(name, 0)}
 
 
 @pytest.mark.parametrize("name", ["", " ", ".", "..", "my topic", "orders/eu", "naïve", "x" * 250, "a\n"])

@@ -16,10 +16,20 @@ def decode_number(data: bytes | None) -> int:
 
 
 def idioms() -> None:
+    plain = klamm.Consumer("t", bootstrap_servers="127.0.0.1:1")
+    assert_type(plain, klamm.Consumer[bytes | None, bytes | None])
+    assert_type(klamm.Consumer("t", SETTINGS), klamm.Consumer[Any, Any])
+    assert_type(klamm.Consumer[str, int](SETTINGS), klamm.Consumer[str, int])
+    half = klamm.Consumer("t", bootstrap_servers="127.0.0.1:1", value_deserializer="json")
+    assert_type(half, klamm.Consumer[bytes | None, Any])
+    assert_type(klamm.Producer(bootstrap_servers="127.0.0.1:1"), klamm.Producer)
+    klamm.Producer(bootstrap_servers="127.0.0.1:1", value_serializer=lambda value: json.dumps(value).encode())
     anything = klamm.Consumer(SETTINGS, value_deserializer=json.loads)
     for record in anything.poll(0):
         assert_type(record.value["id"], Any)
-    numbers = klamm.Consumer(SETTINGS, key_deserializer=bytes.decode, value_deserializer=decode_number)
+    numbers = klamm.Consumer(
+        bootstrap_servers="127.0.0.1:1", key_deserializer=bytes.decode, value_deserializer=decode_number
+    )
     assert_type(numbers, klamm.Consumer[str, int])
     for one in numbers:
         assert_type(one, ConsumerRecord[str, int])
@@ -41,7 +51,7 @@ def idioms() -> None:
 
 
 async def async_idioms() -> None:
-    async with aio.Consumer(SETTINGS, value_deserializer=decode_number) as consumer:
+    async with aio.Consumer(bootstrap_servers="127.0.0.1:1", value_deserializer=decode_number) as consumer:
         async for record in consumer:
             assert_type(record.value, int)
     async with aio.Producer(SETTINGS) as producer:

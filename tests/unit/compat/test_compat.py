@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
 
 import klamm
 from klamm import errors
-from klamm.compat.confluent_errors import KafkaError
-from klamm.compat.confluent_settings import own_settings
-from klamm.compat.kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from klamm.compat.shared import OffsetAndMetadata, committable, settings_of
+from klamm.compat import kafka
+from klamm.compat.callers import committable
+from klamm.compat.confluent_kafka.error import KafkaError
+from klamm.compat.confluent_kafka.error_codes import CODES
+from klamm.compat.confluent_kafka.settings import own_settings
+from klamm.compat.kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from klamm.compat.python_settings import KAFKA_PYTHON
+from klamm.compat.python_settings import own_settings as python_settings
+from klamm.compat.settings import ClientKind
+from klamm.config import ConfigError
+from klamm.protocol.errors import ErrorCode
 
 
 @pytest.mark.parametrize(("autocommit", "committed"), [(True, 1), (False, None)])
@@ -33,35 +41,45 @@ def test_kafka_python_closes_with_or_without_a_commit(autocommit: bool, committe
 
 
 def test_settings_of_librdkafka_become_ours() -> None:
-    heard: list[str] = []
     made = own_settings(
-        {
-            "metadata.broker.list": "one,two:9093",
-            "queue.buffering.max.ms": 5,
-            "error_cb": print,
-            "stats_cb": heard.append,
-            "statistics.interval.ms": 1000,
-        },
-        is_consumer=False,
+        {"metadata.broker.list": "one,two:9093", "queue_buffering_max_ms": 7, "message.timeout.ms": 1},
+        ClientKind.PRODUCER,
     )
-    made.pop("stats.callback")({"n": 1})
-    assert heard == ['{"n": 1}']
-    assert made == {
-        "bootstrap.servers": "one:9092,two:9093",
-        "linger.ms": 5,
-        "statistics.interval.ms": 1000,
-        "partitioner.class": "consistent_random",
-    }
-    assert (
-        own_settings({"auto.offset.reset": "smallest"}, is_consumer=True)["auto.offset.reset"] == "earliest"
+    assert made["bootstrap.servers"] == "one:9092,two:9093"
+    assert (made["linger.ms"], made["message.timeout.ms"]) == (7, 1)
+    assert made["partitioner.class"] == "consistent_random"
+    made = own_settings(
+        {"default.topic.config": {"auto.offset.reset": "smallest"}, "group.id": "g"}, ClientKind.CONSUMER
     )
+    assert made["auto.offset.reset"] == "earliest"
+    assert made["isolation.level"] == "read_committed"  # the default there, not Java's
 
 
 def test_settings_of_kafka_python_become_ours() -> None:
-    made = settings_of(
-        {"api_version": (2, 5), "bootstrap_servers": "here", "enable_auto_commit": True}, has_group=False
+    made = python_settings(
+        KAFKA_PYTHON,
+        {"api_version": (2, 5), "bootstrap_servers": "here", "enable_auto_commit": True, "ssl_cafile": None},
+        ClientKind.CONSUMER,
     )
     assert made == {"bootstrap_servers": ["here:9092"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("ssl.engine.location", "x.so"), ("throttle_cb", print), ("queuing.strategy", "lifo")]
+)
+def test_what_klamm_cannot_do_is_refused_with_what_to_do(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match="is not supported: ") as raised:
+        own_settings({name: value}, ClientKind.PRODUCER)
+    assert raised.value.name == name
+
+
+def test_what_has_no_meaning_here_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "klamm.compat"):
+        own_settings({"socket.nagle.disable": True, "fetch.min.bytes": 1}, ClientKind.PRODUCER)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the setting socket.nagle.disable of confluent-kafka has no effect: klamm always disables it",
+        "the setting fetch.min.bytes of confluent-kafka has no effect: a producer has no use for it",
+    ]
 
 
 def test_offsets_with_metadata_keep_their_fields() -> None:
@@ -76,10 +94,10 @@ def test_offsets_with_metadata_keep_their_fields() -> None:
     ("error", "code", "retriable"),
     [
         (errors.broker_error(25, "commit"), 25, False),
-        (errors.KlammTimeoutError("late"), KafkaError._TIMED_OUT, True),
-        (errors.NoBrokersError("none"), KafkaError._ALL_BROKERS_DOWN, True),
-        (errors.IllegalStateError("no"), KafkaError._STATE, False),
-        (errors.PurgedError("gone"), KafkaError._APPLICATION, False),
+        (errors.KlammTimeoutError("late"), CODES["_TIMED_OUT"], True),
+        (errors.NoBrokersError("none"), CODES["_ALL_BROKERS_DOWN"], True),
+        (errors.IllegalStateError("no"), CODES["_STATE"], False),
+        (errors.PurgedError("gone"), CODES["_PURGE_QUEUE"], False),
     ],
 )
 def test_errors_become_values(error: Any, code: int, retriable: bool) -> None:
@@ -87,3 +105,20 @@ def test_errors_become_values(error: Any, code: int, retriable: bool) -> None:
     assert (made.code(), made.retriable()) == (code, retriable)
     assert made == code
     assert str(error) in str(made)
+
+
+def test_every_code_of_a_broker_has_a_class_to_catch() -> None:
+    for code in ErrorCode:
+        error = errors.broker_error(code, "request")
+        assert error.error_code == error.errno == code
+        kind = errors.error_class(code)
+        assert isinstance(error, kind)
+        assert getattr(errors, kind.__name__) is kind
+
+
+def test_an_isolation_level_is_a_word_or_a_member() -> None:
+    with klamm.Broker() as broker:
+        for level in (kafka.IsolationLevel.READ_COMMITTED, 1, "read_committed"):
+            consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, isolation_level=level)
+            assert consumer._consumer._operations.settings.is_read_committed
+            consumer.close()

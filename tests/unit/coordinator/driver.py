@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from klamm.clock import ManualClock
-from klamm.coordinator.group.classic.membership import ClassicMembership, classic_of
+from klamm.coordinator.group.classic.membership import ClassicMembership, classic_membership
 from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.events import GroupEvent
@@ -16,7 +16,7 @@ from klamm.coordinator.group.remembered import TransactionEnded
 from klamm.coordinator.group.state import Group
 from klamm.coordinator.runtime.events import Event
 from klamm.protocol.errors import ErrorCode
-from klamm.testing.rebalances.coordinator import CoordinatorInMemory, Topics
+from klamm.testing.rebalances.coordinator import CoordinatorInMemory, ScriptedTopics
 from unit.coordinator.asking import DELAY_MS, Asking, Call, assignment
 from unit.coordinator.memory_log import MemoryLog
 
@@ -35,7 +35,7 @@ class World(Asking, CoordinatorInMemory[MemoryLog]):
         super().__init__(
             ManualClock(),
             config or GroupConfig(),
-            Topics(dict.fromkeys(("t", "t1", "t2", "t3"), 8)),
+            ScriptedTopics(dict.fromkeys(("t", "t1", "t2", "t3"), 8)),
             MemoryLog,
             partition_count=partition_count,
             make_machine=make_machine,
@@ -87,7 +87,7 @@ class World(Asking, CoordinatorInMemory[MemoryLog]):
         return self.state.groups[group_id]
 
     def live(self, group_id: str = "g") -> ClassicMembership:
-        return classic_of(self.group(group_id))
+        return classic_membership(self.group(group_id)) or ClassicMembership(group_id)
 
     def phase(self, group_id: str = "g") -> Phase:
         return self.live(group_id).phase

@@ -17,12 +17,17 @@ from klamm.broker.routes import ROUTES
 from klamm.client.config import ADMIN, CONSUMER, PRODUCER
 from klamm.config import Setting
 from klamm.storage.topic_settings import TOPIC_SETTINGS
-from unit.docs.blocks import run_page
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
-RUN = [*sorted((DOCS / "tutorials").glob("*.md")), DOCS / "coming-from.md"]
+# Their blocks are run, one after the other, by tests/interop/test_documented_commands.py.
+RUN = [
+    *sorted((DOCS / "tutorials").glob("*.md")),
+    DOCS / "coming-from.md",
+    ROOT / "README.md",
+    DOCS / "zh/README.md",
+]
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 _ROW = re.compile(r"^\| `([a-z.]+)` \| ([^|]*) \|", re.MULTILINE)
 
@@ -40,12 +45,6 @@ def reference() -> ModuleType:
 def generated() -> dict[str, str]:
     pages: dict[str, str] = reference().pages()
     return pages
-
-
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
-def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
-    with klamm.Broker() as broker:
-        assert run_page(page, broker.bootstrap, tmp_path) >= 3
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -17,7 +17,8 @@ from klamm.errors import (
     UnsupportedVersionError,
 )
 from klamm.net.metadata import Metadata, MetadataConfig
-from klamm.net.network import Network, Node, backoff_ms
+from klamm.net.network import Network, Node, Transport, backoff_ms
+from klamm.net.security.security import Security
 from klamm.net.wire import Call
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -74,6 +75,25 @@ def test_a_call_waits_for_the_connection_and_gets_its_answer() -> None:
 
     assert outcome.error is None
     assert outcome.endings[0][0].error_code == 15
+
+
+def test_connections_that_are_open_stay_when_certificates_are_renewed_and_new_ones_use_them() -> None:
+    transport, renewed, outcomes = FakeTransport(), FakeTransport(), [Outcome(), Outcome()]
+    network = a_network(transport)
+
+    class Renewed(Security):
+        def over(self, transport: Transport) -> Transport:
+            return renewed
+
+    asked(transport, network, outcomes[0])
+    network.renew(Renewed())
+    transport.take(ApiKey.LIST_GROUPS).answer(ListGroupsResponse())
+    assert outcomes[0].error is None
+    network.set_brokers({1: ("h", 9092)})
+    network.call(Node("broker", 1), list_groups(outcomes[1]))
+    renewed.open_all()
+    renewed.take(ApiKey.LIST_GROUPS).answer(ListGroupsResponse())
+    assert outcomes[1].error is None
 
 
 @pytest.mark.parametrize("piece_bytes", [7_001, 65_536, 600_000, 10_000_000])

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 import pytest
 
 from klamm.clock import SystemClock
-from klamm.errors import IllegalStateError
+from klamm.errors import IllegalStateError, KlammError
 from klamm.net.reactor import Reactor
 
 PATIENCE_S = 10
@@ -34,8 +34,9 @@ class Events:
     def filled(self, count: int) -> None:
         raise AssertionError(count)
 
-    def lost(self, error: OSError | None) -> None:
+    def lost(self, error: OSError | KlammError | None) -> None:
         if not self.outcome.done():  # the other end goes first, when the test is over
+            assert error is None or isinstance(error, OSError)
             self.outcome.set_result(error)
 
 

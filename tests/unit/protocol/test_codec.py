@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_writer
 
-from klamm.protocol.api import ApiKey
+from klamm.protocol.api import OWN_APIS, ApiKey
 from klamm.protocol.codec import request_decoder, request_encoder, response_decoder, response_encoder
 from klamm.protocol.codec.encoding import uvarint
 from klamm.protocol.errors import DecodeError
@@ -30,6 +30,7 @@ from unit.protocol.samples import ours, plain_values, schema, theirs
 EVERY_MESSAGE = [
     pytest.param(key, version, direction, id=f"{key.name}-v{version}-{direction}")
     for key in ApiKey
+    if key not in OWN_APIS  # kio has those of Kafka
     for version in schema_versions(key)
     for direction in ("request", "response")
 ]
@@ -95,11 +96,12 @@ def test_a_message_that_stops_anywhere_is_refused(
 def test_noise_is_refused_or_read_but_never_breaks_the_decoder(
     key: ApiKey, version: int, direction: Direction, noise: bytes
 ) -> None:
-    _, decode = codecs(key, version, direction)
+    encode, decode = codecs(key, version, direction)
     try:
-        decode(noise, 0)
+        message = decode(noise, 0)
     except DecodeError:
         return
+    assert decode(b"".join(encode(message)), 0) == message
 
 
 def test_unknown_tags_are_skipped_by_their_size() -> None:

@@ -209,9 +209,11 @@ def test_what_is_assigned_is_read_back(assignment: Assignment) -> None:
 def test_any_bytes_are_a_value_or_refused(raw: bytes) -> None:
     for decode in (decode_subscription, decode_assignment):
         try:
-            decode(raw)
+            value = decode(raw)
         except DecodeError:
             continue
+        if isinstance(value, Subscription):
+            assert subscribed_topics(raw) == frozenset(value.topics)
     subscribed_topics(raw)
     decode_sticky_memory(raw)
     decode_generation(raw)
@@ -224,6 +226,8 @@ def test_a_damaged_subscription_is_a_value_or_refused(
     raw = bytearray(encode_subscription(subscription))
     raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     try:
-        decode_subscription(bytes(raw))
+        damaged = decode_subscription(bytes(raw))
     except DecodeError:
         subscribed_topics(bytes(raw))
+        return
+    assert decode_subscription(encode_subscription(damaged)).topics == tuple(sorted(damaged.topics))

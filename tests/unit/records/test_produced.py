@@ -145,4 +145,5 @@ def test_any_bytes_get_an_answer(noise: bytes) -> None:
         header = single_batch(noise)
     except ProducedError:
         return
-    append_error(noise, header, LARGE)
+    assert header.size_bytes == len(noise)
+    assert (append_error(noise, header, LARGE) is ErrorCode.none) is (noise == BATCH)

@@ -9,8 +9,8 @@ from klamm.clock import ManualClock
 from klamm.records.batch import BatchHeader, iter_headers
 from klamm.records.markers import ControlType, decode_marker, encode_marker
 from klamm.records.record import Record, decode_records, encode_batch
-from klamm.storage.cleaner import Cleaner, CleanerSettings, CleaningReport
 from klamm.storage.engines.segments import SegmentStore, names
+from klamm.storage.engines.segments.cleaner import Cleaner, CleanerSettings, CleaningReport
 from klamm.storage.engines.segments.log import SegmentLog
 from klamm.storage.engines.simulated_disk import SimulatedFiles
 from klamm.storage.log import AppendOrigin

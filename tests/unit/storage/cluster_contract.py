@@ -307,6 +307,20 @@ class ClusterContract:
         store.allocate_producer_ids(1)
         assert store.version() == seen[-1]
 
+    @pytest.mark.parametrize(
+        "kind", [ConfigResourceType.ACL, ConfigResourceType.USER, ConfigResourceType.QUOTA]
+    )
+    def test_what_has_no_type_on_the_wire_is_kept_as_any_other_configuration(
+        self, store: ClusterStore, other: ClusterStore, kind: ConfigResourceType
+    ) -> None:
+        name, key = '[2, 3, "f\\u0000o/\\ud800"]', '["User:b\\"ob", "*", 3, 3]'
+        version = store.version()
+        store.replace_configs(kind, name, {key: ""}, expected={})
+        assert other.configs(kind, name) == {key: ""}
+        assert other.changes(version).configs == {(kind, name): {key: ""}}
+        with pytest.raises(ConflictError):
+            other.replace_configs(kind, name, {}, expected={})
+
     def test_producer_ids_are_never_given_twice(self, store: ClusterStore) -> None:
         blocks = [store.allocate_producer_ids(count) for count in (1000, 1, 1000)]
         ids = [producer_id for block in blocks for producer_id in block]

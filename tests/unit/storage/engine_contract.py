@@ -8,8 +8,8 @@ import pytest
 
 from klamm.clock import ManualClock
 from klamm.storage.log import (
+    EngineLog,
     LogStore,
-    PartitionLog,
 )
 from klamm.storage.topic_config import TopicConfig
 from unit.storage.log_samples import (
@@ -34,12 +34,12 @@ class EngineContract:
         raise AssertionError("an engine's tests provide their store")
 
     @pytest.fixture
-    def open_log(self, store: LogStore) -> Callable[..., PartitionLog]:
-        def open_log(config: TopicConfig | None = None, *, leader_epoch: int = 0) -> PartitionLog:
+    def open_log(self, store: LogStore) -> Callable[..., EngineLog]:
+        def open_log(config: TopicConfig | None = None, *, leader_epoch: int = 0) -> EngineLog:
             return store.open("t", TOPIC_ID, 0, leader_epoch=leader_epoch, config=config or TopicConfig())
 
         return open_log
 
     @pytest.fixture
-    def log(self, open_log: Callable[..., PartitionLog]) -> PartitionLog:
+    def log(self, open_log: Callable[..., EngineLog]) -> EngineLog:
         return open_log()

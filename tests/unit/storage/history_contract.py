@@ -11,10 +11,10 @@ from klamm.protocol.errors import ErrorCode
 from klamm.records.compression import Codec
 from klamm.records.markers import ControlType
 from klamm.storage.log import (
+    EngineLog,
     EpochEnd,
     LogError,
     LogStore,
-    PartitionLog,
     TimestampedOffset,
 )
 from klamm.storage.topic_config import TopicConfig
@@ -35,7 +35,7 @@ class HistoryContract(EngineContract):
 
     # -- times and epochs
 
-    def test_timestamps_are_found_record_by_record(self, log: PartitionLog) -> None:
+    def test_timestamps_are_found_record_by_record(self, log: EngineLog) -> None:
         for at in (10, 30, 20):
             append(log, a_batch(timestamps_ms=[at]))
         sync(log)
@@ -45,13 +45,13 @@ class HistoryContract(EngineContract):
         assert log.offset_for_timestamp(15, 1) == TimestampedOffset(), "a hit above the bound is none"
         assert log.offset_for_max_timestamp() == TimestampedOffset(1, 30, 0)
 
-    def test_a_time_inside_a_compressed_batch_names_the_exact_record(self, log: PartitionLog) -> None:
+    def test_a_time_inside_a_compressed_batch_names_the_exact_record(self, log: EngineLog) -> None:
         append(log, a_batch(timestamps_ms=[100, 200, 300, 400], codec=Codec.ZSTD))
         assert log.offset_for_timestamp(250, 4) == TimestampedOffset(2, 300, 0)
         append(log, a_batch(timestamps_ms=[1, 2, 3], append_time_ms=900))
         assert log.offset_for_timestamp(500, 7) == TimestampedOffset(4, 900, 0)
 
-    def test_without_dated_records_the_first_has_the_largest_timestamp(self, log: PartitionLog) -> None:
+    def test_without_dated_records_the_first_has_the_largest_timestamp(self, log: EngineLog) -> None:
         assert log.offset_for_max_timestamp() == TimestampedOffset()
         for _ in range(3):
             append(log, a_batch(timestamps_ms=[-1, -1]))
@@ -62,7 +62,7 @@ class HistoryContract(EngineContract):
         append(log, a_batch(timestamps_ms=[5]))
         assert log.offset_for_max_timestamp() == TimestampedOffset(6, 5, 0)
 
-    def test_lookups_by_time_forget_what_is_deleted(self, open_log: Callable[..., PartitionLog]) -> None:
+    def test_lookups_by_time_forget_what_is_deleted(self, open_log: Callable[..., EngineLog]) -> None:
         log = open_log(TopicConfig(segment_bytes=1024, index_interval_bytes=100))
         times = [50, 900, 40, 30, *range(100, 140)]
         for at in times:
@@ -76,9 +76,7 @@ class HistoryContract(EngineContract):
         assert log.offset_for_max_timestamp() == TimestampedOffset()
         assert log.offset_for_timestamp(0, 44) == TimestampedOffset()
 
-    def test_epochs_tell_where_they_ended(
-        self, store: LogStore, open_log: Callable[..., PartitionLog]
-    ) -> None:
+    def test_epochs_tell_where_they_ended(self, store: LogStore, open_log: Callable[..., EngineLog]) -> None:
         log = open_log(leader_epoch=0)
         append(log, a_batch(100))
         log.close()
@@ -93,7 +91,7 @@ class HistoryContract(EngineContract):
         assert log.earliest() == TimestampedOffset(120, -1, 3)
         assert log.end_of_epoch(0) == EpochEnd(0, 120)
 
-    def test_a_log_is_not_taken_at_an_older_epoch(self, open_log: Callable[..., PartitionLog]) -> None:
+    def test_a_log_is_not_taken_at_an_older_epoch(self, open_log: Callable[..., EngineLog]) -> None:
         log = open_log(leader_epoch=5)
         append(log)
         log.close()
@@ -103,7 +101,7 @@ class HistoryContract(EngineContract):
 
     # -- cutting
 
-    def test_deleting_records_raises_the_start_and_never_lowers_it(self, log: PartitionLog) -> None:
+    def test_deleting_records_raises_the_start_and_never_lowers_it(self, log: EngineLog) -> None:
         moves: list[int] = []
         for _ in range(10):
             append(log)
@@ -119,7 +117,7 @@ class HistoryContract(EngineContract):
             assert refused.value.error_code is ErrorCode.offset_out_of_range
 
     def test_deleting_past_the_start_of_an_open_transaction_frees_the_stable_offset_so_far(
-        self, log: PartitionLog
+        self, log: EngineLog
     ) -> None:
         append(log, a_batch(4, producer_id=A, producer_epoch=0, sequence=0, transactional=True))
         append(log, a_batch(4))
@@ -132,7 +130,7 @@ class HistoryContract(EngineContract):
         [(0, 0), (2, 2), (5, 4), (4, 4), (97, 96), (99, 98), (100, 100), (150, 100)],
     )
     def test_a_cut_takes_whole_batches(
-        self, open_log: Callable[..., PartitionLog], to_offset: int, expected: int
+        self, open_log: Callable[..., EngineLog], to_offset: int, expected: int
     ) -> None:
         log = open_log(TopicConfig(segment_bytes=1024, index_interval_bytes=200))
         for _ in range(50):
@@ -147,7 +145,7 @@ class HistoryContract(EngineContract):
         assert log.log_end_offset == expected + 2
         assert read_all(log)[:-1] == whole[: expected // 2]
 
-    def test_a_cut_takes_markers_and_what_they_decided_back(self, log: PartitionLog) -> None:
+    def test_a_cut_takes_markers_and_what_they_decided_back(self, log: EngineLog) -> None:
         append(log, a_batch(2, producer_id=A, producer_epoch=0, sequence=0, transactional=True))
         append_marker(log, ControlType.ABORT, producer_id=A)
         sync(log)
@@ -163,7 +161,7 @@ class HistoryContract(EngineContract):
     # -- retention
 
     def test_old_segments_go_by_time_even_the_active_one(
-        self, open_log: Callable[..., PartitionLog], clock: ManualClock
+        self, open_log: Callable[..., EngineLog], clock: ManualClock
     ) -> None:
         log = open_log(TopicConfig(retention_ms=1000))
         append(log, a_batch(3, timestamps_ms=[T, T, T]))
@@ -174,7 +172,7 @@ class HistoryContract(EngineContract):
         assert append(log).base_offset == 3
         assert log.delete_old_segments(0, T + 500) == 0
 
-    def test_old_segments_go_by_size_while_enough_stays(self, open_log: Callable[..., PartitionLog]) -> None:
+    def test_old_segments_go_by_size_while_enough_stays(self, open_log: Callable[..., EngineLog]) -> None:
         log = open_log(TopicConfig(segment_bytes=1024, retention_bytes=1000))
         for _ in range(3):
             append(log, a_batch(value=bytes(540)))  # one to a segment
@@ -184,7 +182,7 @@ class HistoryContract(EngineContract):
         assert log.log_start_offset == 1
 
     def test_a_record_of_the_far_future_stays_by_time_but_not_by_size(
-        self, open_log: Callable[..., PartitionLog]
+        self, open_log: Callable[..., EngineLog]
     ) -> None:
         log = open_log(TopicConfig(segment_bytes=1024, retention_ms=1000))
         append(log, a_batch(timestamps_ms=[4_070_908_800_000], value=bytes(700)))
@@ -194,9 +192,7 @@ class HistoryContract(EngineContract):
         log.config = TopicConfig(segment_bytes=1024, retention_ms=-1, retention_bytes=700)
         assert log.delete_old_segments(0, T + 5000) == 1
 
-    def test_what_is_below_the_start_goes_under_any_policy(
-        self, open_log: Callable[..., PartitionLog]
-    ) -> None:
+    def test_what_is_below_the_start_goes_under_any_policy(self, open_log: Callable[..., EngineLog]) -> None:
         log = open_log(TopicConfig(segment_bytes=1024, cleanup_policy=frozenset({"compact"}), retention_ms=1))
         for _ in range(4):
             append(log, a_batch(value=bytes(700)))
@@ -205,7 +201,7 @@ class HistoryContract(EngineContract):
         log.delete_records(3)
         assert log.delete_old_segments(0, T + 10**9) == 3
 
-    def test_nothing_goes_that_readers_could_not_see_yet(self, open_log: Callable[..., PartitionLog]) -> None:
+    def test_nothing_goes_that_readers_could_not_see_yet(self, open_log: Callable[..., EngineLog]) -> None:
         log = open_log(TopicConfig(segment_bytes=1024, retention_ms=1))
         for _ in range(3):
             append(log, a_batch(value=bytes(700)))
@@ -217,7 +213,7 @@ class HistoryContract(EngineContract):
     # -- the store
 
     def test_logs_are_found_deleted_and_made_anew(
-        self, store: LogStore, open_log: Callable[..., PartitionLog], clock: ManualClock
+        self, store: LogStore, open_log: Callable[..., EngineLog], clock: ManualClock
     ) -> None:
         log = open_log()
         append(log)
@@ -235,14 +231,14 @@ class HistoryContract(EngineContract):
         remove()
         assert sorted(store.existing()) == [("a-b", 12, b"\1" * 16), ("t", 0, b"\2" * 16)]
 
-    def test_another_topics_id_is_refused(self, store: LogStore, log: PartitionLog) -> None:
+    def test_another_topics_id_is_refused(self, store: LogStore, log: EngineLog) -> None:
         log.close()
         with pytest.raises(LogError) as refused:
             store.open("t", b"\7" * 16, 0, leader_epoch=1, config=TopicConfig())
         assert refused.value.error_code is ErrorCode.inconsistent_topic_id
 
     def test_a_log_that_was_closed_comes_back_as_it_was(
-        self, store: LogStore, open_log: Callable[..., PartitionLog]
+        self, store: LogStore, open_log: Callable[..., EngineLog]
     ) -> None:
         # scenarios 16 and 89 of transactions
         log = open_log(TopicConfig(segment_bytes=1024))
@@ -263,7 +259,7 @@ class HistoryContract(EngineContract):
         append(again, a_batch(1, producer_id=A, producer_epoch=0, sequence=80))
 
     def test_the_next_leader_answers_a_duplicate_with_the_offset_of_its_original(
-        self, open_log: Callable[..., PartitionLog]
+        self, open_log: Callable[..., EngineLog]
     ) -> None:
         # scenario 19 of transactions
         log = open_log(leader_epoch=3)
@@ -277,7 +273,7 @@ class HistoryContract(EngineContract):
         assert append(leader, a_batch(1, producer_id=A, producer_epoch=0, sequence=6)).base_offset == 6
         assert leader.log_end_offset == 7
 
-    def test_a_closed_log_takes_nothing_more(self, log: PartitionLog) -> None:
+    def test_a_closed_log_takes_nothing_more(self, log: EngineLog) -> None:
         append(log)
         log.close()
         with pytest.raises(LogError):

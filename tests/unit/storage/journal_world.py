@@ -13,7 +13,7 @@ from klamm.storage.engines.segments.log import SegmentLog
 from klamm.storage.engines.segments.sync import SegmentSyncTicket
 from klamm.storage.engines.simulated_disk import SimulatedFiles
 from klamm.storage.topic_config import TopicConfig
-from unit.storage.log_samples import T, a_batch, append, read_all
+from unit.storage.log_samples import T, a_batch, append, loaded, read_all
 
 CONFIG = TopicConfig(segment_bytes=3000, index_interval_bytes=200)
 SETTINGS = JournalSettings(file_bytes=4000, round_bytes=3000)
@@ -33,6 +33,14 @@ class Promised:
     durable_end: int = 0
     start: int = 0
     is_deleted: bool = False
+
+
+def opened(store: SegmentStore, topic: str, leader_epoch: int) -> SegmentLog:
+    """A log, which may have to be recovered first."""
+
+    log = loaded(lambda: store.open(topic, topic_id(topic), 0, leader_epoch=leader_epoch, config=CONFIG))
+    assert isinstance(log, SegmentLog)
+    return log
 
 
 class JournalWorld:
@@ -62,10 +70,21 @@ class JournalWorld:
             if not self.promised[topic].is_deleted:
                 self.open(topic)
 
+    def another_broker(self, node_id: int) -> SegmentStore:
+        """The store of another broker on the same directory, which flushes its own files."""
+        store = SegmentStore(
+            "/data",
+            cluster_id="c",
+            node_id=node_id,
+            clock=self.clock,
+            flush_on_commit=True,
+            files=self.files,
+        )
+        store.share()
+        return store
+
     def open(self, topic: str) -> SegmentLog:
-        log = self.store.open(topic, topic_id(topic), 0, leader_epoch=self.epoch, config=CONFIG)
-        assert isinstance(log, SegmentLog)
-        self.logs[topic] = log
+        log = self.logs[topic] = opened(self.store, topic, self.epoch)
         return log
 
     @property
@@ -101,14 +120,14 @@ class JournalWorld:
         # The broker writes the segments while the disk works: before the frame is durable, or after.
         is_slow = self.count % 2 == 0
         if is_slow:
-            self.journal.write_segments(journaled)
+            journaled.write_segments()
         is_good = True
         try:
             journaled.run()
         except OSError:
             is_good = False
         if not is_slow:
-            self.journal.write_segments(journaled)
+            journaled.write_segments()
         if is_good:
             self.journal.finish_round()
         else:
@@ -147,7 +166,7 @@ class JournalWorld:
         log.delete_records(max(log.high_watermark - 3, log.log_start_offset))
         self.store.start_saving_log_starts()()
         self.promised[topic].start = log.log_start_offset
-        log.delete_old_segments(0, T)
+        loaded(lambda: log.delete_old_segments(0, T))
 
     def delete(self, topic: str) -> None:
         self.promised[topic].is_deleted = True

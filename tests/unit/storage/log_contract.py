@@ -10,8 +10,8 @@ import pytest
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import parse_header
 from klamm.storage.log import (
+    EngineLog,
     LogError,
-    PartitionLog,
 )
 from klamm.storage.topic_config import TopicConfig
 from unit.storage.engine_contract import A
@@ -33,7 +33,7 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
 
     # -- offsets and bytes
 
-    def test_a_new_log_is_empty(self, log: PartitionLog) -> None:
+    def test_a_new_log_is_empty(self, log: EngineLog) -> None:
         assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 0, 0)
         assert log.last_stable_offset == 0
         assert log.size_bytes == 0
@@ -42,7 +42,7 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
         assert log.read(0, until_offset=0, max_bytes=100, at_least_one=True) == b""
 
     def test_batches_get_the_next_offsets_and_the_leader_epoch_and_are_otherwise_untouched(
-        self, open_log: Callable[..., PartitionLog]
+        self, open_log: Callable[..., EngineLog]
     ) -> None:
         log = open_log(leader_epoch=7)
         sent = [a_batch(3), a_batch(2), a_batch(4)]
@@ -60,7 +60,7 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
         assert log.size_bytes == sum(map(len, sent))
 
     def test_batches_of_the_broker_itself_are_appended_as_any_other(
-        self, open_log: Callable[..., PartitionLog]
+        self, open_log: Callable[..., EngineLog]
     ) -> None:
         log = open_log(TopicConfig(segment_bytes=3000, index_interval_bytes=200), leader_epoch=7)
         sent: list[bytes] = []
@@ -85,7 +85,7 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
         assert log.offset_for_max_timestamp().timestamp_ms == T + 59
 
     @pytest.mark.parametrize("buffer", [bytes, bytearray, memoryview])
-    def test_any_buffer_will_do_and_is_left_alone(self, log: PartitionLog, buffer: type) -> None:
+    def test_any_buffer_will_do_and_is_left_alone(self, log: EngineLog, buffer: type) -> None:
         batch = a_batch(2)
         given = buffer(batch)
         append(log, given)
@@ -93,7 +93,7 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
 
     @pytest.mark.parametrize("max_bytes", [1, 99, 100, 250, 10_000])
     def test_reading_in_steps_of_any_size_gives_each_batch_once(
-        self, open_log: Callable[..., PartitionLog], max_bytes: int
+        self, open_log: Callable[..., EngineLog], max_bytes: int
     ) -> None:
         log = open_log(TopicConfig(segment_bytes=1500, index_interval_bytes=200))
         for count in range(1, 30):
@@ -103,14 +103,14 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
         assert read_all(log, max_bytes=max_bytes) == whole
         assert len(whole) == 29
 
-    def test_a_read_inside_a_batch_gives_that_whole_batch(self, log: PartitionLog) -> None:
+    def test_a_read_inside_a_batch_gives_that_whole_batch(self, log: EngineLog) -> None:
         append(log, a_batch(5))
         append(log, a_batch(5))
         sync(log)
         data = log.read(7, until_offset=10, max_bytes=10_000, at_least_one=False)
         assert parse_header(data).base_offset == 5
 
-    def test_a_read_gives_whole_batches_that_fit_unless_one_must_come(self, log: PartitionLog) -> None:
+    def test_a_read_gives_whole_batches_that_fit_unless_one_must_come(self, log: EngineLog) -> None:
         batch = a_batch()
         for _ in range(3):
             append(log, batch)
@@ -126,7 +126,7 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
         assert read(0, at_least_one=True) == size
         assert read(-1, at_least_one=False) == 0
 
-    def test_nothing_at_or_above_the_bound_is_read(self, log: PartitionLog) -> None:
+    def test_nothing_at_or_above_the_bound_is_read(self, log: EngineLog) -> None:
         for _ in range(4):
             append(log, a_batch(10))
         for until, expected in [(0, []), (9, []), (10, [0]), (15, [0]), (20, [0, 10]), (99, [0, 10, 20, 30])]:
@@ -134,7 +134,7 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
             assert [header.base_offset for header in headers([data])] == expected, until
 
     @pytest.mark.parametrize("offset", [-1, 1, 3, 11])
-    def test_offsets_outside_the_log_are_out_of_range(self, log: PartitionLog, offset: int) -> None:
+    def test_offsets_outside_the_log_are_out_of_range(self, log: EngineLog, offset: int) -> None:
         for _ in range(10):
             append(log)
         sync(log)
@@ -144,7 +144,7 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
         assert refused.value.error_code is ErrorCode.offset_out_of_range
         assert log.read(10, until_offset=10, max_bytes=100, at_least_one=True) == b""
 
-    def test_readable_bytes_tells_what_a_read_would_give(self, open_log: Callable[..., PartitionLog]) -> None:
+    def test_readable_bytes_tells_what_a_read_would_give(self, open_log: Callable[..., EngineLog]) -> None:
         log = open_log(TopicConfig(segment_bytes=1024))
         for _ in range(30):
             append(log)
@@ -154,7 +154,7 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
             assert log.readable_bytes(offset, 28, 10_000) == len(data)
         assert log.readable_bytes(0, 28, 10) == 10
 
-    def test_rolling_puts_new_batches_into_a_new_segment(self, open_log: Callable[..., PartitionLog]) -> None:
+    def test_rolling_puts_new_batches_into_a_new_segment(self, open_log: Callable[..., EngineLog]) -> None:
         log = open_log(TopicConfig(segment_bytes=1024))
         while log.in_active_segment(0):
             append(log)
@@ -165,7 +165,7 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
         data = log.read(0, until_offset=log.high_watermark, max_bytes=10_000, at_least_one=True)
         assert headers([data])[-1].last_offset == last - 1, "one segment at a time"
 
-    def test_a_batch_larger_than_a_segment_is_refused(self, open_log: Callable[..., PartitionLog]) -> None:
+    def test_a_batch_larger_than_a_segment_is_refused(self, open_log: Callable[..., EngineLog]) -> None:
         log = open_log(TopicConfig(segment_bytes=1024))
         with pytest.raises(LogError) as refused:
             append(log, a_batch(value=bytes(2000)))
@@ -173,14 +173,14 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
         assert log.log_end_offset == 0
 
     @pytest.mark.parametrize("cut", [0, 16, 60, -1])
-    def test_bytes_that_are_no_batch_are_refused(self, log: PartitionLog, cut: int) -> None:
+    def test_bytes_that_are_no_batch_are_refused(self, log: EngineLog, cut: int) -> None:
         with pytest.raises(LogError) as refused:
             append(log, a_batch()[:cut])
         assert refused.value.error_code is ErrorCode.corrupt_message
 
     # -- durability
 
-    def test_the_high_watermark_moves_with_the_disk_or_with_the_append(self, log: PartitionLog) -> None:
+    def test_the_high_watermark_moves_with_the_disk_or_with_the_append(self, log: EngineLog) -> None:
         moves: list[tuple[int, int]] = []
         log.on_change = lambda: moves.append((log.high_watermark, log.last_stable_offset))
         append(log, a_batch(3))
@@ -199,7 +199,7 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
         assert log.start_sync() is None, "all is on disk"
         assert moves == [(3, 3), (5, 5)]
 
-    def test_a_failed_flush_cuts_back_to_what_is_on_disk(self, open_log: Callable[..., PartitionLog]) -> None:
+    def test_a_failed_flush_cuts_back_to_what_is_on_disk(self, open_log: Callable[..., EngineLog]) -> None:
         log = open_log(TopicConfig(segment_bytes=1024))
         for sequence in range(5):
             append(log, a_batch(producer_id=A, producer_epoch=0, sequence=sequence))
@@ -218,7 +218,7 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
         assert log.high_watermark == 6
 
     def test_what_was_sent_behind_a_batch_that_a_failed_flush_took_does_not_take_its_place(
-        self, open_log: Callable[..., PartitionLog]
+        self, open_log: Callable[..., EngineLog]
     ) -> None:
         log = open_log(TopicConfig())
         append(log, a_batch(3, producer_id=A, producer_epoch=0, sequence=0))
@@ -232,7 +232,7 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
         assert append(log, a_batch(3, producer_id=A, producer_epoch=0, sequence=0)).base_offset == 0
         assert append(log, a_batch(producer_id=A, producer_epoch=0, sequence=3)).base_offset == 3
 
-    def test_a_flush_that_began_before_a_cut_means_nothing_after_it(self, log: PartitionLog) -> None:
+    def test_a_flush_that_began_before_a_cut_means_nothing_after_it(self, log: EngineLog) -> None:
         append(log, a_batch(5))
         sync(log)
         append(log, a_batch(5))
@@ -247,7 +247,7 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
         assert log.log_end_offset == 10
 
     def test_a_flush_that_runs_later_keeps_files_that_the_log_has_closed_meanwhile(
-        self, log: PartitionLog
+        self, log: EngineLog
     ) -> None:
         append(log, a_batch(5))
         ticket = log.start_sync()
@@ -257,7 +257,7 @@ class LogContract(ProducerContract, HistoryContract, SliceContract):
         ticket.run()
 
     def test_a_flush_is_due_at_once_or_by_the_topics_own_rules(
-        self, open_log: Callable[..., PartitionLog]
+        self, open_log: Callable[..., EngineLog]
     ) -> None:
         log = open_log(TopicConfig(flush_messages=3, segment_bytes=1024))
         assert not log.sync_is_due(0)

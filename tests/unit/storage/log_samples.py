@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from klamm.records.batch import BatchHeader, iter_headers
 from klamm.records.markers import ControlType, encode_marker
 from klamm.records.record import Record, encode_batch
 from klamm.storage.engines.segments.files import OsFiles
-from klamm.storage.log import AppendOrigin, AppendResult, PartitionLog
+from klamm.storage.log import AppendOrigin, AppendResult, EngineLog, MustLoadError
+
+Result = TypeVar("Result")
 
 
 class HastyFiles(OsFiles):
@@ -68,7 +71,7 @@ def sized_batch(size_bytes: int, record_count: int, max_timestamp_ms: int) -> by
 
 
 def append(
-    log: PartitionLog,
+    log: EngineLog,
     batch: bytes | None = None,
     *,
     now_ms: int = 0,
@@ -88,7 +91,7 @@ def append(
 
 
 def append_marker(
-    log: PartitionLog,
+    log: EngineLog,
     kind: ControlType,
     *,
     producer_id: int,
@@ -107,14 +110,23 @@ def append_marker(
     return append(log, marker, origin=AppendOrigin.COORDINATOR, marker_bumps_epoch=marker_bumps_epoch)
 
 
-def sync(log: PartitionLog) -> None:
+def loaded(ask: Callable[[], Result]) -> Result:
+    """Ask a log, and load what it needs, as a broker does off its event loop."""
+    while True:
+        try:
+            return ask()
+        except MustLoadError as missing:
+            missing.load()
+
+
+def sync(log: EngineLog) -> None:
     """Flush a log, if there is anything to flush."""
     if (ticket := log.start_sync()) is not None:
         ticket.run()
         log.finish_sync(ticket)
 
 
-def read_all(log: PartitionLog, *, max_bytes: int = 1 << 20, until_offset: int | None = None) -> list[bytes]:
+def read_all(log: EngineLog, *, max_bytes: int = 1 << 20, until_offset: int | None = None) -> list[bytes]:
     """Every batch from the log start, by fetches of at most a size."""
     until = log.high_watermark if until_offset is None else until_offset
     batches: list[bytes] = []

@@ -9,7 +9,7 @@ from klamm.storage.engines.segments import SegmentStore
 from klamm.storage.engines.segments.log import SegmentLog
 from klamm.storage.engines.simulated_disk import SimulatedFiles
 from klamm.storage.topic_config import TopicConfig
-from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, read_all, sync
+from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, loaded, read_all, sync
 
 CONFIG = TopicConfig(segment_bytes=1024, index_interval_bytes=200)
 A = 4001
@@ -61,7 +61,7 @@ class World:
                 start = log.delete_records(7)
                 self.store.start_saving_log_starts()()
                 self.start_promised = start
-                log.delete_old_segments(0, T)
+                loaded(lambda: log.delete_old_segments(0, T))
             if n == 25:
                 self.store.start_checkpoint()()
         self.store.close()

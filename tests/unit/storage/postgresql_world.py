@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -13,22 +13,13 @@ from klamm.storage.cluster import BrokerRegistration, PartitionRegistration, Top
 from klamm.storage.engines.postgresql.cluster import PostgresCluster
 from klamm.storage.engines.postgresql.log import PostgresLog
 from klamm.storage.engines.postgresql.store import PostgresLogStore
-from klamm.storage.log import MustLoadError
 from klamm.storage.topic_config import TopicConfig
 from postgresql import PostgresServer
 from unit.storage.log_samples import (
     TOPIC_ID,
     T,
+    loaded,
 )
-
-
-def loaded(ask: Callable[[], Any]) -> Any:
-    """Ask a log, and load what it needs, as a broker does off its event loop."""
-    while True:
-        try:
-            return ask()
-        except MustLoadError as missing:
-            missing.load()
 
 
 class Loading:

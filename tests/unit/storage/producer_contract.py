@@ -11,8 +11,8 @@ from klamm.records.markers import ControlType
 from klamm.storage.log import (
     AbortedTransaction,
     AppendOrigin,
+    EngineLog,
     LogError,
-    PartitionLog,
 )
 from klamm.storage.topic_config import TopicConfig
 from unit.storage.engine_contract import A, B, EngineContract
@@ -30,7 +30,7 @@ MAX_SEQUENCE = 2_147_483_647
 class ProducerContract(EngineContract):
     """Sequences, epochs, open transactions and their markers."""
 
-    def test_sequences_go_on_and_a_repeat_is_found_without_being_written(self, log: PartitionLog) -> None:
+    def test_sequences_go_on_and_a_repeat_is_found_without_being_written(self, log: EngineLog) -> None:
         # scenarios 1, 2 of transactions
         first = append(log, a_batch(3, producer_id=A, producer_epoch=0, sequence=0))
         second = append(log, a_batch(2, producer_id=A, producer_epoch=0, sequence=3))
@@ -39,7 +39,7 @@ class ProducerContract(EngineContract):
         assert repeat == second._replace(is_duplicate=True, log_append_time_ms=T + 1)
         assert log.log_end_offset == 5
 
-    def test_five_batches_are_remembered_and_not_six(self, log: PartitionLog) -> None:
+    def test_five_batches_are_remembered_and_not_six(self, log: EngineLog) -> None:
         # scenarios 3, 4 of transactions
         batches = [a_batch(2, producer_id=A, producer_epoch=0, sequence=2 * n) for n in range(6)]
         for batch in batches[:5]:
@@ -57,7 +57,7 @@ class ProducerContract(EngineContract):
         ids=["start of it", "end of it", "its last", "overlap", "gap", "before"],
     )
     def test_what_is_neither_next_nor_an_exact_repeat_is_out_of_order(
-        self, log: PartitionLog, count: int, sequence: int
+        self, log: EngineLog, count: int, sequence: int
     ) -> None:
         # scenarios 5, 6 of transactions
         append(log, a_batch(3, producer_id=A, producer_epoch=0, sequence=0))
@@ -67,7 +67,7 @@ class ProducerContract(EngineContract):
         assert log.log_end_offset == 3
         append(log, a_batch(1, producer_id=A, producer_epoch=0, sequence=3))
 
-    def test_sequences_wrap_to_zero(self, log: PartitionLog) -> None:
+    def test_sequences_wrap_to_zero(self, log: EngineLog) -> None:
         # scenarios 7, 8 of transactions
         append(log, a_batch(1, producer_id=A, producer_epoch=0, sequence=MAX_SEQUENCE))
         with pytest.raises(LogError):
@@ -79,7 +79,7 @@ class ProducerContract(EngineContract):
         assert append(log, across).base_offset == written.base_offset
         append(log, a_batch(1, producer_id=B, producer_epoch=0, sequence=2))
 
-    def test_epochs_fence_the_older_and_begin_at_zero(self, log: PartitionLog) -> None:
+    def test_epochs_fence_the_older_and_begin_at_zero(self, log: EngineLog) -> None:
         # scenarios 9, 10 of transactions
         append(log, a_batch(1, producer_id=A, producer_epoch=3, sequence=0))
         for epoch, sequence, expected in [
@@ -94,15 +94,15 @@ class ProducerContract(EngineContract):
             append(log, a_batch(1, producer_id=A, producer_epoch=3, sequence=0))
         assert refused.value.error_code is ErrorCode.invalid_producer_epoch, "the window went with its epoch"
 
-    def test_a_producer_never_seen_may_begin_anywhere(self, log: PartitionLog) -> None:
+    def test_a_producer_never_seen_may_begin_anywhere(self, log: EngineLog) -> None:
         # scenario 11 of transactions
         assert append(log, a_batch(1, producer_id=A, producer_epoch=9, sequence=17)).base_offset == 0
 
-    def test_equal_content_is_two_records(self, log: PartitionLog) -> None:
+    def test_equal_content_is_two_records(self, log: EngineLog) -> None:
         # scenario 21 of transactions
         assert [append(log, a_batch()).base_offset, append(log, a_batch()).base_offset] == [0, 1]
 
-    def test_a_silent_producer_is_forgotten_but_not_within_a_transaction(self, log: PartitionLog) -> None:
+    def test_a_silent_producer_is_forgotten_but_not_within_a_transaction(self, log: EngineLog) -> None:
         # scenarios 12, 13 of transactions
         append(log, a_batch(1, producer_id=A, producer_epoch=0, sequence=0))
         append(log, a_batch(1, producer_id=B, producer_epoch=0, sequence=0, transactional=True))
@@ -111,7 +111,7 @@ class ProducerContract(EngineContract):
         assert [status.producer_id for status in log.producers()] == [B]
         append(log, a_batch(1, producer_id=A, producer_epoch=0, sequence=5))
 
-    def test_coordinators_are_not_asked_for_sequences(self, log: PartitionLog) -> None:
+    def test_coordinators_are_not_asked_for_sequences(self, log: EngineLog) -> None:
         commit = a_batch(1, producer_id=A, producer_epoch=1, sequence=0, transactional=True)
         offsets = [append(log, commit, origin=AppendOrigin.COORDINATOR).base_offset for _ in range(3)]
         assert offsets == [0, 1, 2]
@@ -120,7 +120,7 @@ class ProducerContract(EngineContract):
             append(log, stale, origin=AppendOrigin.COORDINATOR)
         assert refused.value.error_code is ErrorCode.invalid_producer_epoch
 
-    def test_a_duplicate_tells_its_append_time_on_any_topic(self, log: PartitionLog) -> None:
+    def test_a_duplicate_tells_its_append_time_on_any_topic(self, log: EngineLog) -> None:
         plain = append(log, a_batch(1, producer_id=A, producer_epoch=0, sequence=0))
         assert plain.log_append_time_ms == -1
         stamped = a_batch(1, producer_id=A, producer_epoch=0, sequence=1, append_time_ms=T + 77)
@@ -130,7 +130,7 @@ class ProducerContract(EngineContract):
     # -- transactions
 
     def test_an_open_transaction_holds_the_stable_offset_until_its_marker_counts(
-        self, log: PartitionLog
+        self, log: EngineLog
     ) -> None:
         # scenarios 64, 65, 71 of transactions
         append(log)
@@ -145,7 +145,7 @@ class ProducerContract(EngineContract):
         assert log.last_stable_offset == log.high_watermark == 6
         assert log.aborted_transactions(0, 6) == []
 
-    def test_interleaved_transactions_hold_at_the_oldest_open_one(self, log: PartitionLog) -> None:
+    def test_interleaved_transactions_hold_at_the_oldest_open_one(self, log: EngineLog) -> None:
         # scenarios 67, 69 of transactions
         append(log, a_batch(2, producer_id=A, producer_epoch=0, sequence=0, transactional=True))
         append(log, a_batch(2, producer_id=B, producer_epoch=0, sequence=0, transactional=True))
@@ -161,7 +161,7 @@ class ProducerContract(EngineContract):
         assert log.aborted_transactions(7, 8) == []
 
     def test_an_abort_in_a_later_segment_is_found_from_the_first(
-        self, open_log: Callable[..., PartitionLog]
+        self, open_log: Callable[..., EngineLog]
     ) -> None:
         # scenario 70 of transactions
         log = open_log(TopicConfig(segment_bytes=1024))
@@ -174,14 +174,14 @@ class ProducerContract(EngineContract):
         sync(log)
         assert log.aborted_transactions(0, log.last_stable_offset) == [AbortedTransaction(A, 0)]
 
-    def test_inside_its_transaction_a_producer_sends_nothing_else(self, log: PartitionLog) -> None:
+    def test_inside_its_transaction_a_producer_sends_nothing_else(self, log: EngineLog) -> None:
         # scenario 63 of transactions
         append(log, a_batch(1, producer_id=A, producer_epoch=0, sequence=0, transactional=True))
         with pytest.raises(LogError) as refused:
             append(log, a_batch(1, producer_id=A, producer_epoch=0, sequence=1))
         assert refused.value.error_code is ErrorCode.invalid_txn_state
 
-    def test_markers_fence_by_producer_and_coordinator_epoch(self, log: PartitionLog) -> None:
+    def test_markers_fence_by_producer_and_coordinator_epoch(self, log: EngineLog) -> None:
         # scenario 86 of transactions
         append_marker(log, ControlType.ABORT, producer_id=A, producer_epoch=5, coordinator_epoch=2)
         assert log.producers()[0].producer_epoch == 5, "known from the marker alone"
@@ -205,7 +205,7 @@ class ProducerContract(EngineContract):
         append(log, a_batch(1, producer_id=A, producer_epoch=5, sequence=0, transactional=True))
 
     def test_a_late_marker_cannot_end_the_next_transaction_where_each_end_raises_the_epoch(
-        self, log: PartitionLog
+        self, log: EngineLog
     ) -> None:
         append(log, a_batch(1, producer_id=A, producer_epoch=0, sequence=0, transactional=True))
         append_marker(log, ControlType.COMMIT, producer_id=A, producer_epoch=1, marker_bumps_epoch=True)
@@ -216,7 +216,7 @@ class ProducerContract(EngineContract):
             append_marker(log, ControlType.COMMIT, producer_id=A, producer_epoch=1, marker_bumps_epoch=True)
         assert refused.value.error_code is ErrorCode.invalid_producer_epoch
 
-    def test_producers_are_described_with_their_open_transactions(self, log: PartitionLog) -> None:
+    def test_producers_are_described_with_their_open_transactions(self, log: EngineLog) -> None:
         append(log)
         append(log, a_batch(2, producer_id=A, producer_epoch=1, sequence=0, transactional=True))
         (status,) = log.producers()

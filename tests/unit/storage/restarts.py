@@ -8,7 +8,7 @@ from klamm.clock import ManualClock
 from klamm.storage.engines.segments import SegmentStore
 from klamm.storage.engines.segments.files import Files
 from klamm.storage.engines.segments.log import SegmentLog
-from klamm.storage.log import PartitionLog
+from klamm.storage.log import EngineLog
 from klamm.storage.topic_config import TopicConfig
 from unit.storage.log_samples import (
     TOPIC_ID,
@@ -65,7 +65,7 @@ class Machine:
         return sorted(self.partition.glob(pattern))
 
 
-def fill(log: PartitionLog, count: int = 40) -> None:
+def fill(log: EngineLog, count: int = 40) -> None:
     """Batches of two records, with a producer and a transaction now and then."""
     for n in range(count):
         append(log, a_batch(2, producer_id=A, producer_epoch=0, sequence=2 * n))

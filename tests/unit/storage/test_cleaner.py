@@ -11,10 +11,9 @@ from klamm.protocol.types import TopicPartition
 from klamm.records.batch import parse_header, reseal
 from klamm.records.compression import Codec
 from klamm.records.record import Record, encode_batch
-from klamm.storage import cleaner
-from klamm.storage.cleaner import CleanerSettings, Throttle
-from klamm.storage.cleaning_plan import Dirtiness, measure
-from klamm.storage.engines.segments import names
+from klamm.storage.engines.segments import cleaner, names
+from klamm.storage.engines.segments.cleaner import CleanerSettings, Throttle
+from klamm.storage.engines.segments.cleaning_plan import Dirtiness, measure
 from klamm.storage.engines.segments.log import SegmentLog
 from klamm.storage.log import LogError
 from klamm.storage.topic_config import TopicConfig

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klamm.storage.cleaner import CleanerSettings
 from klamm.storage.engines.segments import names
+from klamm.storage.engines.segments.cleaner import CleanerSettings
 from klamm.storage.engines.simulated_disk import PowerLossError
 from unit.storage.cleaning_world import ALWAYS, Pair, World
 

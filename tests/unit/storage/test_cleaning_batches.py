@@ -11,7 +11,7 @@ from klamm.records.batch import crc_is_valid, parse_header
 from klamm.records.compression import Codec, TooLarge
 from klamm.records.record import Record, decode_records, encode_batch
 from klamm.storage.cleaning_batches import BatchCleaner, CleaningRules, LiveProducer, emptied
-from klamm.storage.cleaning_map import OffsetMap
+from klamm.storage.cleaning_map import KeyOffsetMap
 from klamm.storage.cleaning_transactions import TransactionFilter
 from klamm.storage.engines.segments.txn_index import AbortedEntry
 from unit.records.samples import ABORT, COMMIT, DATA, EMPTIED, TIME_MS, TOMBSTONE
@@ -19,8 +19,8 @@ from unit.records.samples import ABORT, COMMIT, DATA, EMPTIED, TIME_MS, TOMBSTON
 DAY_MS = 86_400_000
 
 
-def a_map(*entries: tuple[bytes, int], last_offset: int = 1000) -> OffsetMap:
-    mapped = OffsetMap(1 << 20)
+def a_map(*entries: tuple[bytes, int], last_offset: int = 1000) -> KeyOffsetMap:
+    mapped = KeyOffsetMap(1 << 20)
     mapped.add([Record(offset, 0, key, b"") for key, offset in entries], 0)
     mapped.advance(last_offset)
     return mapped
@@ -28,7 +28,7 @@ def a_map(*entries: tuple[bytes, int], last_offset: int = 1000) -> OffsetMap:
 
 def cleaned(
     *batches: bytes,
-    mapped: OffsetMap | None = None,
+    mapped: KeyOffsetMap | None = None,
     timestamp_ms: int = TIME_MS,
     live: Mapping[int, LiveProducer] | None = None,
     aborted: Sequence[AbortedEntry] = (),

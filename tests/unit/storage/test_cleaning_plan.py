@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from klamm.storage.cleaning_plan import Dirtiness, group_segments, measure
+from klamm.storage.engines.segments.cleaning_plan import Dirtiness, group_segments, measure
 from klamm.storage.topic_config import TopicConfig
 
 NOW_MS = 1_700_000_000_000

@@ -17,9 +17,9 @@ from klamm.storage.engines.segments.partition_checkpoint import (
     encode_checkpoint,
 )
 from klamm.storage.engines.simulated_disk import SimulatedFiles
-from klamm.storage.log import LogError, MustLoadError, PartitionLog
+from klamm.storage.log import EngineLog, LogError
 from klamm.storage.topic_config import TopicConfig
-from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, read_all, sync
+from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, loaded, read_all, sync
 
 METADATA = f"/data/t-0/{names.PARTITION_METADATA}"
 CHECKPOINT = f"/data/t-0/{names.PARTITION_CHECKPOINT}"
@@ -50,12 +50,8 @@ class Folder:
             store.share()
         return store
 
-    def opened(self, store: SegmentStore, epoch: int, topic_id: bytes = TOPIC_ID) -> PartitionLog:
-        try:
-            return store.open("t", topic_id, 0, leader_epoch=epoch, config=TopicConfig())
-        except MustLoadError as missing:
-            missing.load()
-        return store.open("t", topic_id, 0, leader_epoch=epoch, config=TopicConfig())
+    def opened(self, store: SegmentStore, epoch: int, topic_id: bytes = TOPIC_ID) -> EngineLog:
+        return loaded(lambda: store.open("t", topic_id, 0, leader_epoch=epoch, config=TopicConfig()))
 
     def flip(self, path: str, bit: int) -> None:
         data = bytearray(self.files.read_file(path))

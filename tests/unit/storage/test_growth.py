@@ -24,8 +24,8 @@ from klamm.storage.engines.segments.partition_checkpoint import (
     decode_checkpoint,
     encode_checkpoint,
 )
-from klamm.storage.engines.simulated_disk import Fault, SimulatedFiles
-from klamm.storage.log import PartitionLog
+from klamm.storage.engines.simulated_disk import FailingOperation, SimulatedFiles
+from klamm.storage.log import EngineLog
 from klamm.storage.log_dirs import LogDirs
 from klamm.storage.topic_config import TopicConfig
 from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, read_all, sync
@@ -60,7 +60,7 @@ def a_store(files: SimulatedFiles) -> SegmentStore:
     )
 
 
-def opened(store: SegmentStore, leader_epoch: int = 0) -> list[PartitionLog]:
+def opened(store: SegmentStore, leader_epoch: int = 0) -> list[EngineLog]:
     return [
         store.open("t", TOPIC_ID, partition, leader_epoch=leader_epoch, config=TopicConfig())
         for partition in range(PARTITIONS)
@@ -94,7 +94,7 @@ def test_a_checkpoint_that_could_not_be_written_is_written_the_next_time() -> No
     append(log, a_batch())
     sync(log)
     path = f"/data/t-0/{names.PARTITION_CHECKPOINT}"
-    files.faults.append(Fault("write"))
+    files.faults.append(FailingOperation("write"))
     with pytest.raises(Exception, match=r"/data"):
         store.start_checkpoint()()
     store.start_checkpoint()()

@@ -6,9 +6,10 @@ import errno
 
 import pytest
 
+from klamm.storage.durability import SyncTicket
 from klamm.storage.engines.segments.holding_back import HoldingBack
 from klamm.storage.engines.segments.sync import SegmentSyncTicket
-from klamm.storage.engines.simulated_disk import Fault, PowerLossError
+from klamm.storage.engines.simulated_disk import FailingOperation, PowerLossError
 from unit.storage.journal_world import ALWAYS, TOPICS, JournalWorld
 from unit.storage.log_samples import read_all
 
@@ -46,7 +47,8 @@ class OrderedWorld(JournalWorld):
                 tickets[topic] = ticket
         dependent = tickets.get(DEPENDENT)
         waits = self.held_back.is_active and self.logs[ALWAYS].is_dirty
-        after = {dependent: [tickets.get(ALWAYS)]} if dependent is not None and waits else {}
+        after: dict[SyncTicket, list[SyncTicket | None]] = {}
+        after |= {dependent: [tickets.get(ALWAYS)]} if dependent is not None and waits else {}
         with_journal = [ticket for ticket in tickets.values() if ticket.journal is not None]
         started = self.journal.start_round(with_journal, after)
         if dependent is not None and waits and not dependent.is_journaled:
@@ -59,10 +61,10 @@ class OrderedWorld(JournalWorld):
             # The broker writes the segments while the disk works: before the frame is durable, or after.
             is_slow = self.count % 2 == 0
             if is_slow:
-                self.journal.write_segments(started)
+                started.write_segments()
             started.run()
             if not is_slow:
-                self.journal.write_segments(started)
+                started.write_segments()
             self.journal.finish_round()
             for topic, ticket in tickets.items():
                 if ticket.is_journaled:
@@ -151,7 +153,6 @@ def test_the_process_may_end_at_every_operation() -> None:
     crashes(0, 1, loses_power=False)
 
 
-@pytest.mark.plain  # it replaces a method of a compiled class
 def test_what_is_not_held_back_survives_without_its_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HoldingBack, "begin", lambda self: None)
     with pytest.raises(AssertionError, match="its decision is not"):
@@ -215,7 +216,9 @@ def test_a_full_disk_after_the_round_loses_nothing() -> None:
     world.decide()
     log = world.logs[DEPENDENT]
     # The frame is written; the segment of what depends on the decisions is not.
-    world.files.faults = [Fault("write", let_through=1, error_number=errno.ENOSPC, is_lasting=True)]
+    world.files.faults = [
+        FailingOperation("write", let_through=1, error_number=errno.ENOSPC, is_lasting=True)
+    ]
     assert world.round()
     assert log.high_watermark == 2
     assert in_segment(world) < log.segments[-1].size_bytes
@@ -232,3 +235,25 @@ def test_a_full_disk_after_the_round_loses_nothing() -> None:
     world.start()
     world.check_order()
     assert world.logs[DEPENDENT].log_end_offset == 3
+
+
+def test_a_log_that_is_let_go_during_a_round_leaves_the_files_to_whoever_has_them_then() -> None:
+    world = a_world()
+    world.decide()
+    log = world.logs[DEPENDENT]
+    tickets = [log.start_sync(), world.logs[ALWAYS].start_sync()]
+    started = world.journal.start_round([each for each in tickets if isinstance(each, SegmentSyncTicket)])
+    assert started is not None
+    started.write_segments()
+    path = log.segments[-1].log_path
+    # When the topic is deleted, and another one of that name is created, while the disk works on the round
+    world.delete(DEPENDENT)
+    world.files.make_directory(log.directory)
+    world.files.write_file(path, b"of another topic", sync=False)
+    started.run()
+    world.journal.finish_round()
+    (ticket,) = [each for each in started.tickets if each.log is log] or tickets[:1]
+    assert ticket is not None
+    log.finish_sync(ticket)
+    # Then its file is as it was
+    assert world.files.read_file(path) == b"of another topic"

@@ -10,14 +10,15 @@ import pytest
 from klamm.protocol.errors import DecodeError
 from klamm.records.batch import parse_header
 from klamm.records.checksum import crc32c
+from klamm.storage.engines.segments import SegmentStore
 from klamm.storage.engines.segments.journal import JournaledLog, JournalFile
 from klamm.storage.engines.segments.journal_format import Entry, decode_frames, encode_frame
 from klamm.storage.engines.segments.journal_reading import JournalContent, read_journal
 from klamm.storage.engines.segments.log import SegmentLog
 from klamm.storage.engines.segments.sync import SegmentSyncTicket
-from klamm.storage.engines.simulated_disk import Fault, PowerLossError
+from klamm.storage.engines.simulated_disk import FailingOperation, PowerLossError
 from klamm.storage.log import LogError
-from unit.storage.journal_world import ALWAYS, TOPICS, JournalWorld, topic_id
+from unit.storage.journal_world import ALWAYS, TOPICS, JournalWorld, opened, topic_id
 from unit.storage.log_samples import a_batch, append, read_all
 
 JOURNAL = "/data/journal"
@@ -226,16 +227,81 @@ def test_another_broker_replays_what_the_journal_of_the_last_leader_holds() -> N
     world.store.leaders_changed()  # frees the memory
 
 
-def test_a_log_that_is_given_to_another_broker_is_on_disk_in_its_segments() -> None:
+def test_a_log_that_another_broker_leads_is_not_written_when_it_is_abandoned() -> None:
+    # Given a leader with a durable batch that only the journal has, and one that is not durable
+    world = a_world(3)
+    for topic in ("a", ALWAYS):
+        world.append(topic)
+    world.flush()
+    for topic in ("a", ALWAYS):
+        world.append(topic, 100)
+    # And another broker that leads the partitions now, and has acknowledged something
+    world.store.share()
+    other = world.another_broker(7)
+    acknowledged = {topic: append_at_next_epoch(world, other, topic) for topic in ("a", ALWAYS)}
+    # When the former leader learns of it
+    operations = world.files.counters.total
+    for topic in ("a", ALWAYS):
+        world.store.abandon(topic, 0)
+    # Then it writes nothing, and what the others acknowledged is there after a power loss
+    assert world.files.counters.total == operations
+    world.files.crash()
+    last = world.another_broker(8)
+    for topic in ("a", ALWAYS):
+        log = opened(last, topic, world.epoch + 2)
+        assert log.log_end_offset == 3
+        assert stored(log)[2][16:] == acknowledged[topic]
+
+
+def append_at_next_epoch(world: JournalWorld, store: SegmentStore, topic: str) -> bytes:
+    log = opened(store, topic, world.epoch + 1)
+    assert log.log_end_offset == 2  # with what the journal has
+    batch = a_batch(value=b"of the next leader")
+    append(log, batch)
+    ticket = log.start_sync()
+    assert isinstance(ticket, SegmentSyncTicket)
+    ticket.run()
+    log.finish_sync(ticket)
+    return batch[16:]
+
+
+def test_an_abandoned_log_keeps_the_journal_until_its_next_leader_has_it() -> None:
+    # Given a log that was abandoned, with a durable batch that only the journal has
     world = a_world(3)
     world.append("a")
     world.flush()
+    world.store.share()
     world.store.abandon("a", 0)
-    world.files.crash()
-    for entry in world.files.scan(JOURNAL):
-        world.files.remove(f"{JOURNAL}/{entry.name}")
-    world.start()
-    assert world.logs["a"].log_end_offset == 2
+    world.files.kill()  # as far as locks are concerned
+    # When another broker has opened it
+    log = opened(world.another_broker(7), "a", world.epoch + 1)
+    assert log.log_end_offset == 2
+    # Then the next checkpoint frees the journal
+    former = world.logs["a"]
+    assert world.journal.has(former)
+    world.store.start_checkpoint()()
+    assert not world.journal.has(former)
+
+
+def test_a_broker_that_leads_an_abandoned_log_again_finds_what_its_journal_has() -> None:
+    world = a_world(3)
+    world.append(ALWAYS)
+    world.flush()
+    world.append(ALWAYS)
+    former = world.logs[ALWAYS]
+    ticket = former.start_sync()
+    assert isinstance(ticket, SegmentSyncTicket)
+    started = world.journal.start_round([ticket])
+    assert started is not None
+    # Given a log that was abandoned while a round was under way
+    world.store.abandon(ALWAYS, 0)
+    # When it is opened again
+    log = opened(world.store, ALWAYS, world.epoch + 1)
+    assert log.log_end_offset >= 2
+    started.run()
+    world.journal.finish_round()
+    # Then the journal does not keep what it has no more use for
+    assert not world.journal.has(former)
 
 
 def test_while_a_round_is_under_way_another_broker_of_the_process_flushes_its_own_files() -> None:
@@ -264,7 +330,7 @@ def test_segments_are_written_when_the_journal_is_on_its_way_to_the_disk() -> No
     started = world.journal.start_round(tickets)
     assert started is not None
     assert written_bytes(world) == before
-    world.journal.write_segments(started)
+    started.write_segments()
     assert [now > then for now, then in zip(written_bytes(world), before, strict=True)] == [True, True, False]
     started.run()
     world.journal.finish_round()
@@ -275,9 +341,55 @@ def written_bytes(world: JournalWorld) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(20))
+def test_a_file_of_a_run_that_ended_before_its_name_was_on_disk_loses_nothing(seed: int) -> None:
+    # Given a process that was killed while its first round was under way
+    world = a_world(seed)
+    world.append("a")
+    ticket = world.logs["a"].start_sync()
+    assert isinstance(ticket, SegmentSyncTicket)
+    assert world.journal.start_round([ticket]) is not None
+    world.files.kill()
+    world.start()
+    world.restarted()
+    # When the next one uses the file that it finds, and the power goes after a round
+    for _ in range(3):
+        world.append("a")
+        world.flush()
+    world.files.crash()
+    # Then what was flushed is there
+    world.start()
+    world.check()
+
+
+def test_a_log_whose_first_flush_after_a_roll_fails_is_flushed_again() -> None:
+    # Given a batch that only the journal has, at the end of a segment
+    world = a_world()
+    world.append("a")
+    world.flush()
+    log = world.logs["a"]
+    log.roll(world.clock.now_ms())
+    # When the flush of the next segment fails, and that segment is empty again
+    world.append("a")
+    failed = log.start_sync()
+    assert failed is not None
+    world.files.faults.append(FailingOperation("sync"))
+    with pytest.raises(OSError, match="error"):
+        failed.run()
+    log.fail_sync(failed)
+    assert log.log_end_offset == 2
+    # Then both are written again, and the log goes on
+    world.append("a")
+    ticket = log.start_sync()
+    assert ticket is not None
+    ticket.run()
+    log.finish_sync(ticket)
+    assert (log.high_watermark, log.recovery_point) == (3, 3)
+
+
+@pytest.mark.parametrize("seed", range(20))
 def test_a_segment_that_cannot_be_written_loses_nothing_and_its_next_flush_fails(seed: int) -> None:
     world = a_world(seed)
-    full_disk = Fault("write", is_lasting=True, happens=lambda path: path.endswith(".log"))
+    full_disk = FailingOperation("write", is_lasting=True, happens=lambda path: path.endswith(".log"))
     # Given a round whose batch is in the journal, and could not be written to its segment
     world.append("a")
     world.files.faults = [full_disk]
@@ -365,7 +477,9 @@ def test_any_operation_may_fail_once_and_a_power_loss_follow(operation: str, par
     for number in range(part, rehearsal.files.counters.by_operation[operation], 4):
         world = JournalWorld(number)
         world.start()
-        world.files.faults = [Fault("sync" if operation == "sync" else "write", let_through=number)]
+        world.files.faults = [
+            FailingOperation("sync" if operation == "sync" else "write", let_through=number)
+        ]
         try:
             world.run()
         except LogError:
@@ -390,7 +504,8 @@ def test_what_a_new_process_finds_after_a_failed_operation_survives_a_power_loss
             world = JournalWorld(number)
             world.start()
             world.files.faults = [
-                Fault("sync" if operation == "sync" else "write", let_through=number) for _ in range(times)
+                FailingOperation("sync" if operation == "sync" else "write", let_through=number)
+                for _ in range(times)
             ]
             with suppress(LogError, OSError):
                 world.run()
@@ -413,7 +528,7 @@ def test_a_failed_round_is_cut_back_everywhere_and_never_comes_back() -> None:
         world = a_world(seed)
         for topic in TOPICS:
             world.append(topic)
-        world.files.faults = [Fault("sync")]
+        world.files.faults = [FailingOperation("sync")]
         assert world.flush() == len(TOPICS)
         assert [log.log_end_offset for log in world.logs.values()] == [1] * 3
         world.append("a")
@@ -428,7 +543,7 @@ def test_the_journal_rests_while_a_failed_round_cannot_be_cut_off() -> None:
     world = a_world()
     for topic in TOPICS:
         world.append(topic)
-    world.files.faults = [Fault("sync"), Fault("truncate")]
+    world.files.faults = [FailingOperation("sync"), FailingOperation("truncate")]
     with pytest.raises(OSError, match="error"):
         world.flush()
     assert world.journal.start_round([]) is None
@@ -448,7 +563,7 @@ def test_a_segment_that_could_not_be_synced_is_written_again_before_the_journal_
         for fails in (True, False):
             ticket = log.start_segment_sync()
             assert ticket is not None
-            world.files.faults = [Fault("sync")] if fails else []
+            world.files.faults = [FailingOperation("sync")] if fails else []
             if fails:
                 with pytest.raises(OSError, match="error"):
                     ticket.run()

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from klamm.records.batch import parse_header
 from klamm.records.markers import ControlType
-from klamm.storage.engines.simulated_disk import Fault, PowerLossError
+from klamm.storage.engines.simulated_disk import FailingOperation, PowerLossError
 from klamm.storage.log import LogError
-from unit.storage.log_samples import a_batch, append, append_marker, read_all, sync
+from unit.storage.log_samples import T, a_batch, append, append_marker, loaded, read_all, sync
 from unit.storage.log_world import A, World
 
 
@@ -132,7 +132,7 @@ def test_what_a_failed_write_left_never_shows_through_a_later_crash(seed: int) -
     append(log, a_batch(value=b"first"))
     sync(log)
     syncs = world.files.counters.by_operation["sync"]
-    world.files.faults = [Fault("write")]
+    world.files.faults = [FailingOperation("write")]
     with pytest.raises(LogError):
         append(log, a_batch(value=b"never" * 9))
     # Only a durable cut keeps the failed batch from standing where a lost one should.
@@ -187,3 +187,17 @@ def test_a_marker_that_counted_still_counts_after_a_crash(seed: int, kind: Contr
     world.files.crash()
     log = world.start()
     assert (log.last_stable_offset, log.aborted_transactions(0, 9), log.producers()) == before
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_producer_is_known_after_a_crash_although_all_of_its_records_are_deleted(seed: int) -> None:
+    world = World(seed)
+    log = world.start()
+    append(log, a_batch(producer_id=A, producer_epoch=0, sequence=0))
+    sync(log)
+    log.delete_records(1)
+    world.store.start_saving_log_starts()()
+    assert loaded(lambda: log.delete_old_segments(0, T)) == 1
+    world.files.crash()
+    log = world.start()
+    assert [each.last_sequence for each in log.producers()] == [0]

@@ -13,13 +13,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from klamm.clock import ManualClock
 from klamm.records.batch import parse_header
 from klamm.records.markers import ControlType, decode_marker
+from klamm.storage.durability import SyncTicket
 from klamm.storage.engines.segments import SegmentStore
 from klamm.storage.engines.segments.log import SegmentLog
-from klamm.storage.engines.simulated_disk import Fault, SimulatedFiles
-from klamm.storage.log import AppendResult, SyncTicket
+from klamm.storage.engines.simulated_disk import FailingOperation, SimulatedFiles
+from klamm.storage.log import AppendResult
 from klamm.storage.producer_state import ProducerState
 from klamm.storage.topic_config import TopicConfig
-from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, append_marker, headers, read_all
+from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, append_marker, headers, loaded, read_all
 
 CONFIG = TopicConfig(segment_bytes=1500, index_interval_bytes=300, file_delete_delay_ms=1000)
 PRODUCERS = st.sampled_from([1, 2, 3])
@@ -151,7 +152,7 @@ class LogMachine(RuleBasedStateMachine):
     def flush_fails(self) -> None:
         if (ticket := self.log.start_sync()) is None:
             return
-        self.files.faults = [Fault("sync")]
+        self.files.faults = [FailingOperation("sync")]
         try:
             ticket.run()
         except OSError:
@@ -176,7 +177,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def retention_runs(self) -> None:
-        self.log.delete_old_segments(self.clock.now_ms(), self.clock.timestamp_ms())
+        loaded(lambda: self.log.delete_old_segments(self.clock.now_ms(), self.clock.timestamp_ms()))
         self.clock.advance(700)
         if (work := self.store.start_housekeeping(self.clock.now_ms())) is not None:
             work()

@@ -10,7 +10,7 @@ import pytest
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import parse_header
 from klamm.storage.engines.segments import SegmentStore
-from klamm.storage.engines.simulated_disk import Fault, Operation
+from klamm.storage.engines.simulated_disk import FailingOperation, Operation
 from klamm.storage.log import LogError
 from klamm.storage.topic_config import TopicConfig
 from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, read_all, sync
@@ -27,7 +27,7 @@ def test_a_failed_write_is_a_storage_error_and_leaves_nothing_half_done(
     log = world.start()
     for n in range(30):
         before = log.log_end_offset
-        world.files.faults = [Fault(operation, error_number=error_number)]
+        world.files.faults = [FailingOperation(operation, error_number=error_number)]
         with suppress(LogError):  # most appends neither create nor rename a file
             append(log, a_batch(value=b"%d" % n))
             before += 1
@@ -43,7 +43,7 @@ def test_a_failed_write_is_a_storage_error_and_leaves_nothing_half_done(
 def test_what_was_sent_behind_a_refused_batch_does_not_take_its_place() -> None:
     world = World(1)
     log = world.start()
-    world.files.faults = [Fault("write")]
+    world.files.faults = [FailingOperation("write")]
     with pytest.raises(LogError):
         append(log, a_batch(3, producer_id=A, producer_epoch=0, sequence=0))
     with pytest.raises(LogError) as refused:
@@ -61,7 +61,7 @@ def test_what_was_to_be_written_later_and_cannot_be_fails_its_flush_and_is_cut_o
     sync(log)
     append(log, a_batch(producer_id=A, producer_epoch=0, sequence=1), write_later=True)
     append(log, a_batch(producer_id=A, producer_epoch=0, sequence=2), write_later=True)
-    world.files.faults = [Fault("write", is_lasting=True)]
+    world.files.faults = [FailingOperation("write", is_lasting=True)]
     if let_through:  # somebody else comes to grief first
         with pytest.raises(LogError):
             append(log)
@@ -86,7 +86,7 @@ def test_a_failed_roll_leaves_nothing() -> None:
     log = world.start()
     append(log, a_batch())
     for operations in range(6):
-        world.files.faults = [Fault("truncate", let_through=operations)]
+        world.files.faults = [FailingOperation("truncate", let_through=operations)]
         with suppress(OSError):
             log.roll(0)
         assert world.files.exists("/data/t-0/00000000000000000001.log") is (len(log.segments) > 1)
@@ -142,7 +142,7 @@ def test_a_tail_that_cannot_be_cut_at_once_is_cut_before_the_next_append() -> No
     log = world.start()
     append(log)
     sync(log)
-    world.files.faults = [Fault("write"), Fault("truncate", is_lasting=True)]
+    world.files.faults = [FailingOperation("write"), FailingOperation("truncate", is_lasting=True)]
     for _ in range(2):
         with pytest.raises(LogError):
             append(log, a_batch(value=b"x" * 400))
@@ -161,7 +161,7 @@ def test_a_failed_flush_of_a_producers_batch_lets_it_send_again() -> None:
     append(log, batch)
     ticket = log.start_sync()
     assert ticket is not None
-    world.files.faults = [Fault("sync")]
+    world.files.faults = [FailingOperation("sync")]
     with pytest.raises(OSError, match="Input/output"):
         ticket.run()
     log.fail_sync(ticket)
@@ -185,7 +185,10 @@ def test_when_even_the_cut_fails_the_log_refuses_until_it_is_opened_again() -> N
     append(log)
     ticket = log.start_sync()
     assert ticket is not None
-    world.files.faults = [Fault("sync", is_lasting=True), Fault("truncate", is_lasting=True)]
+    world.files.faults = [
+        FailingOperation("sync", is_lasting=True),
+        FailingOperation("truncate", is_lasting=True),
+    ]
     with pytest.raises(OSError, match="Input/output"):
         ticket.run()
     with pytest.raises(LogError):
@@ -210,7 +213,7 @@ def test_indexes_whose_flush_failed_are_written_again(seed: int, let_through: in
     sync(log)
     log.roll(world.clock.now_ms())
     append(log, a_batch(timestamps_ms=[T + 9_000]))
-    world.files.faults = [Fault("sync", let_through=let_through)]
+    world.files.faults = [FailingOperation("sync", let_through=let_through)]
     ticket = log.start_sync()
     assert ticket is not None
     with pytest.raises(OSError, match="Input/output error"):
@@ -232,7 +235,7 @@ def test_log_starts_that_the_disk_refused_are_saved_when_it_takes_them_again() -
         append(log)
     sync(log)
     log.delete_records(3)
-    world.files.faults = [Fault("sync")]
+    world.files.faults = [FailingOperation("sync")]
     with pytest.raises(LogError) as refused:
         world.store.start_saving_log_starts()()
     assert refused.value.error_code is ErrorCode.kafka_storage_error
@@ -246,7 +249,7 @@ def test_a_stop_that_the_disk_spoils_is_not_called_clean() -> None:
     world = World(1)
     log = world.start()
     append(log)
-    world.files.faults = [Fault("sync")]
+    world.files.faults = [FailingOperation("sync")]
     world.store.close()
     assert not world.files.exists("/data/.kafka_cleanshutdown")
     assert world.start().log_end_offset == 1
@@ -262,7 +265,7 @@ def test_an_index_that_cannot_be_written_yet_does_not_spoil_the_append() -> None
     for _ in range(1024):
         append(log, batch)
     # The next entry fills a block, which goes to the index file, behind the batch itself.
-    world.files.faults = [Fault("write", let_through=1)]
+    world.files.faults = [FailingOperation("write", let_through=1)]
     assert append(log, batch).base_offset == 1024
     assert not world.files.faults
     append(log, batch)
@@ -285,7 +288,9 @@ def test_a_flush_that_a_full_disk_fails_after_a_roll_is_made_good_when_there_is_
     append(log, a_batch(producer_id=A, producer_epoch=0, sequence=1))
     log.roll(0)
     append(log, a_batch(producer_id=A, producer_epoch=0, sequence=2), write_later=True)
-    full = Fault("write", error_number=ENOSPC, is_lasting=True, happens=lambda path: "/t-0/" in path)
+    full = FailingOperation(
+        "write", error_number=ENOSPC, is_lasting=True, happens=lambda path: "/t-0/" in path
+    )
     world.files.faults = [full]
     ticket = log.start_sync()
     assert ticket is not None

@@ -13,7 +13,7 @@ from klamm.records.markers import ControlType
 from klamm.records.record import Record, decode_records, encode_batch
 from klamm.storage.engines.postgresql.cluster import PostgresCluster
 from klamm.storage.engines.postgresql.store import CompactionSettings
-from klamm.storage.log import PartitionLog
+from klamm.storage.log import EngineLog
 from klamm.storage.topic_config import TopicConfig
 from unit.storage.engine_contract import A
 from unit.storage.log_samples import (
@@ -57,7 +57,7 @@ def clean(store: TestingStore, clock: ManualClock) -> None:
             work()
 
 
-def values(log: PartitionLog) -> dict[int, tuple[bytes | None, bytes | None]]:
+def values(log: EngineLog) -> dict[int, tuple[bytes | None, bytes | None]]:
     return {
         record.offset: (record.key, record.value)
         for batch in read_all(log)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, cast
 from uuid import UUID
 
@@ -13,9 +13,10 @@ from klamm.clock import ManualClock
 from klamm.protocol.errors import ErrorCode
 from klamm.records.markers import ControlType
 from klamm.storage.engines.postgresql.cluster import PostgresCluster
+from klamm.storage.engines.postgresql.log import PostgresLog
 from klamm.storage.engines.postgresql.retention import delete_expired
 from klamm.storage.engines.postgresql.rounds import PostgresTicket
-from klamm.storage.log import AbortedTransaction, LogError, LogStore, MustLoadError, PartitionLog
+from klamm.storage.log import AbortedTransaction, EngineLog, LogError, LogStore, MustLoadError
 from klamm.storage.topic_config import TopicConfig
 from postgresql import PostgresServer
 from unit.storage.engine_contract import A
@@ -47,14 +48,14 @@ class TestPostgresLogs(LogContract):
         return store
 
     @pytest.fixture
-    def filled(self, open_log: Callable[..., PartitionLog]) -> PartitionLog:
+    def filled(self, open_log: Callable[..., EngineLog]) -> EngineLog:
         log = open_log(TopicConfig(segment_bytes=1500, retention_bytes=0, file_delete_delay_ms=10))
         for count in range(1, 60):
             append(log, a_batch(count % 4 + 1))
         sync(log)
         return log
 
-    def test_rolling_puts_new_batches_into_a_new_segment(self, open_log: Callable[..., PartitionLog]) -> None:
+    def test_rolling_puts_new_batches_into_a_new_segment(self, open_log: Callable[..., EngineLog]) -> None:
         """Chunks are at most as large as a segment."""
         log = open_log(TopicConfig(segment_bytes=1024))
         for _ in range(30):
@@ -64,7 +65,7 @@ class TestPostgresLogs(LogContract):
         assert headers([data])[-1].last_offset == 29
 
     def test_a_flush_is_due_at_once_or_by_the_topics_own_rules(
-        self, open_log: Callable[..., PartitionLog]
+        self, open_log: Callable[..., EngineLog]
     ) -> None:
         log = open_log(TopicConfig(flush_messages=3))
         assert not log.sync_is_due(0)
@@ -74,7 +75,7 @@ class TestPostgresLogs(LogContract):
         assert not log.sync_is_due(0)
 
     def test_an_abort_in_a_later_segment_is_found_from_the_first(
-        self, open_log: Callable[..., PartitionLog]
+        self, open_log: Callable[..., EngineLog]
     ) -> None:
         log = open_log(TopicConfig(segment_bytes=1024))
         append(log, a_batch(1, producer_id=A, producer_epoch=0, sequence=0, transactional=True))
@@ -84,7 +85,7 @@ class TestPostgresLogs(LogContract):
         sync(log)
         assert log.aborted_transactions(0, log.last_stable_offset) == [AbortedTransaction(A, 0)]
 
-    def test_a_slice_outlives_its_segment(self, store: LogStore, filled: PartitionLog) -> None:
+    def test_a_slice_outlives_its_segment(self, store: LogStore, filled: EngineLog) -> None:
         found = filled.slice(0, until_offset=filled.high_watermark, max_bytes=1000, at_least_one=True)
         assert not isinstance(found, bytes)
         expected = found.read(0, len(found))
@@ -92,7 +93,7 @@ class TestPostgresLogs(LogContract):
         assert filled.log_start_offset > 0
         assert found.read(0, len(found)) == expected
 
-    def test_a_slice_that_was_cut_off_says_so(self, filled: PartitionLog) -> None:
+    def test_a_slice_that_was_cut_off_says_so(self, filled: EngineLog) -> None:
         """It keeps what it has: in memory nothing is overwritten."""
         last = filled.high_watermark - 1
         found = filled.slice(last, until_offset=last + 1, max_bytes=1, at_least_one=True)
@@ -101,7 +102,7 @@ class TestPostgresLogs(LogContract):
         filled.truncate(last)
         assert found.read(0, len(found)) == expected
 
-    def test_a_flush_that_began_before_a_cut_means_nothing_after_it(self, log: PartitionLog) -> None:
+    def test_a_flush_that_began_before_a_cut_means_nothing_after_it(self, log: EngineLog) -> None:
         """A round names the end that it expects: after the cut it matches no log, and is resolved."""
         append(log, a_batch(5))
         sync(log)
@@ -116,7 +117,7 @@ class TestPostgresLogs(LogContract):
         assert log.log_end_offset == 10
 
     def test_a_flush_that_runs_later_keeps_files_that_the_log_has_closed_meanwhile(
-        self, log: PartitionLog
+        self, log: EngineLog
     ) -> None:
         """Closing flushes; the older ticket finds another end, and nothing is appended twice."""
         append(log, a_batch(5))
@@ -127,7 +128,7 @@ class TestPostgresLogs(LogContract):
             ticket.run()
         assert refused.value.error_code is ErrorCode.not_leader_or_follower
 
-    def test_readable_bytes_tells_what_a_read_would_give(self, open_log: Callable[..., PartitionLog]) -> None:
+    def test_readable_bytes_tells_what_a_read_would_give(self, open_log: Callable[..., EngineLog]) -> None:
         log = open_log()
         for _ in range(30):
             append(log)
@@ -141,7 +142,7 @@ class TestPostgresLogs(LogContract):
         expected = 10_000 if not log.in_active_segment(0) else len(read_all(log)[0]) * 28
         assert log.readable_bytes(0, 28, 10_000) == expected
 
-    def test_the_end_of_a_slice_is_above_all_it_holds_and_not_far_from_it(self, filled: PartitionLog) -> None:
+    def test_the_end_of_a_slice_is_above_all_it_holds_and_not_far_from_it(self, filled: EngineLog) -> None:
         until = filled.high_watermark
         for offset, max_bytes, expected in ((0, 1 << 20, until), (0, 1, 2), (until - 1, 1, until)):
             found = filled.slice(offset, until_offset=until, max_bytes=max_bytes, at_least_one=True)
@@ -149,7 +150,7 @@ class TestPostgresLogs(LogContract):
             assert found.end_offset() == expected
 
     def test_logs_are_found_deleted_and_made_anew(  # type: ignore[override]
-        self, store: TestingStore, open_log: Callable[..., PartitionLog], clock: ManualClock
+        self, store: TestingStore, open_log: Callable[..., EngineLog], clock: ManualClock
     ) -> None:
         log = open_log()
         append(log)
@@ -435,3 +436,98 @@ def test_the_database_keeps_kafkas_bytes(store: TestingStore) -> None:
     ((records, found),) = store.rows("SELECT c.records, t.topic_id FROM chunk c, topic t")
     assert bytes(records)[16:] == batch[16:]
     assert found == UUID(bytes=TOPIC_ID)
+
+
+def load(log: PostgresLog, key: Hashable) -> None:
+    """Look something up, as a worker does for somebody who asked."""
+    with pytest.raises(MustLoadError) as missing:
+        log._asked_for(key, lambda _: "found")
+    missing.value.load()
+
+
+class WatchedKey:
+    """A key of a lookup: something happens between the first look at it and the second one."""
+
+    def __init__(self) -> None:
+        self.happens: Callable[[], object] | None = None
+        self._looks = 0
+
+    def __hash__(self) -> int:
+        if self.happens is not None:
+            self._looks += 1
+            if self._looks == 2:
+                happens, self.happens = self.happens, None
+                happens()
+        return 1
+
+
+def test_a_result_that_is_asked_for_is_not_evicted_meanwhile(store: TestingStore) -> None:
+    log = bare(open_log(store))
+    loads: list[Callable[[], None]] = []
+    for number in range(200):
+        with pytest.raises(MustLoadError) as missing:
+            log._asked_for(number, lambda _: None)
+        loads.append(missing.value.load)
+    # Given a result, and workers that load many others while it is looked for
+    key = WatchedKey()
+    load(log, key)
+    key.happens = lambda: [each() for each in loads]
+    # When it is asked for
+    # Then it is there
+    assert log._asked_for(key, lambda _: None) == "found"
+
+
+def test_results_that_nobody_asks_for_again_are_forgotten(store: TestingStore) -> None:
+    log = bare(open_log(store))
+    for number in range(1_000):
+        load(log, number)
+    assert len(log._found) <= 101
+    assert log._asked_for(999, lambda _: None) == "found"
+
+
+def test_what_is_not_durable_is_limited_for_all_logs_of_a_store_together(
+    cluster: PostgresCluster, clock: ManualClock
+) -> None:
+    store = TestingStore(cluster, clock=clock, max_pending_bytes=4_000)
+    first, second = (
+        open_log(store, partition=0),
+        store.open("u", bytes(15) + b"u", 0, leader_epoch=0, config=TopicConfig()),
+    )
+    # Given as much as is allowed that is not durable
+    batch = a_batch(value=bytes(500))
+    for log in (first, second, first, second):
+        append(log, batch)
+    ends = first.log_end_offset, second.log_end_offset
+    # When more is appended, to any log of the store
+    with pytest.raises(LogError) as refused:
+        append(second, batch)
+    # Then it is refused with an error that clients retry, also what coordinators append
+    assert refused.value.error_code is ErrorCode.not_enough_replicas
+    assert "4000 bytes" in str(refused.value)
+    with pytest.raises(LogError) as own:
+        bare(first).append_own(batch, 0)
+    assert own.value.error_code is ErrorCode.not_enough_replicas
+    assert first.log_end_offset == ends[0]
+    # And taken again when the backlog is durable, or gone
+    sync(second)
+    assert append(first, batch).base_offset == ends[0]
+    first.truncate(0)
+    store.abandon("u", 0)
+    assert store.backlog.size_bytes == 0
+    store.close()
+
+
+def test_a_refused_batch_of_a_producer_is_not_replaced_by_the_one_behind_it(
+    cluster: PostgresCluster, clock: ManualClock
+) -> None:
+    store = TestingStore(cluster, clock=clock, max_pending_bytes=1)
+    log = open_log(store)
+    append(log)
+    with pytest.raises(LogError):
+        append(log, a_batch(producer_id=A, producer_epoch=0, sequence=0))
+    sync(log)
+    with pytest.raises(LogError) as overtaking:
+        append(log, a_batch(producer_id=A, producer_epoch=0, sequence=1))
+    assert overtaking.value.error_code is ErrorCode.out_of_order_sequence_number
+    assert append(log, a_batch(producer_id=A, producer_epoch=0, sequence=0)).base_offset == 1
+    store.close()

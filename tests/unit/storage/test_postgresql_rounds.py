@@ -21,8 +21,8 @@ from klamm.clock import ManualClock
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.cluster import BrokerRegistration
 from klamm.storage.engines.postgresql.cluster import PostgresCluster
-from klamm.storage.engines.postgresql.rounds import PostgresTicket
-from klamm.storage.log import LogError, RestOfRound
+from klamm.storage.engines.postgresql.rounds import PostgresTicket, RestOfRound
+from klamm.storage.log import LogError
 from klamm.testing import wait_until
 from postgresql import PostgresServer
 from unit.storage.log_samples import TOPIC_ID, a_batch, append, read_all

@@ -20,10 +20,10 @@ from klamm.storage.engines.segments.partition_checkpoint import (
     encode_checkpoint,
 )
 from klamm.storage.engines.segments.recovery import Recovered, recover
-from klamm.storage.engines.simulated_disk import Fault, SimulatedFiles
-from klamm.storage.log import LogError, MustLoadError, PartitionLog
+from klamm.storage.engines.simulated_disk import FailingOperation, SimulatedFiles
+from klamm.storage.log import EngineLog, LogError, MustLoadError
 from klamm.storage.topic_config import TopicConfig
-from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, read_all, sync
+from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, loaded, read_all, sync
 
 OTHER_ID = bytes(reversed(TOPIC_ID))
 CHECKPOINT = PartitionCheckpoint(
@@ -57,15 +57,11 @@ class Folder:
         return decode_checkpoint(self.files.read_file(f"/data/t-0/{names.PARTITION_CHECKPOINT}"))
 
 
-def led(store: SegmentStore, epoch: int, topic_id: bytes = TOPIC_ID) -> PartitionLog:
-    try:
-        return store.open("t", topic_id, 0, leader_epoch=epoch, config=TopicConfig())
-    except MustLoadError as missing:
-        missing.load()
-    return store.open("t", topic_id, 0, leader_epoch=epoch, config=TopicConfig())
+def led(store: SegmentStore, epoch: int, topic_id: bytes = TOPIC_ID) -> EngineLog:
+    return loaded(lambda: store.open("t", topic_id, 0, leader_epoch=epoch, config=TopicConfig()))
 
 
-def filled(store: SegmentStore, epoch: int, count: int = 3) -> PartitionLog:
+def filled(store: SegmentStore, epoch: int, count: int = 3) -> EngineLog:
     log = led(store, epoch)
     for _ in range(count):
         append(log, a_batch())
@@ -139,7 +135,7 @@ def test_a_recovery_that_fails_is_reported_when_the_log_is_opened() -> None:
     filled(first, 0)
     with pytest.raises(MustLoadError) as raised:
         second.open("t", TOPIC_ID, 0, leader_epoch=1, config=TopicConfig())
-    folder.files.faults = [Fault("sync")]
+    folder.files.faults = [FailingOperation("sync")]
     raised.value.load()
     with pytest.raises(LogError, match="recovering t-0 failed"):
         second.open("t", TOPIC_ID, 0, leader_epoch=1, config=TopicConfig())

@@ -8,7 +8,7 @@ from klamm.clock import ManualClock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
 from klamm.storage.engines.shared_logs import SharedLogs
-from klamm.storage.log import LogError, LogStore, PartitionLog
+from klamm.storage.log import EngineLog, LogError, LogStore
 from klamm.storage.topic_config import TopicConfig
 from unit.storage.log_contract import LogContract
 from unit.storage.log_samples import TOPIC_ID, T, a_batch
@@ -35,11 +35,11 @@ def shared(clock: ManualClock) -> SharedLogs:
     return SharedLogs(memory_store(clock, flush_on_commit=True))
 
 
-def opened(store: LogStore, epoch: int, topic_id: bytes = TOPIC_ID) -> PartitionLog:
+def opened(store: LogStore, epoch: int, topic_id: bytes = TOPIC_ID) -> EngineLog:
     return store.open("t", topic_id, 0, leader_epoch=epoch, config=TopicConfig())
 
 
-def append(log: PartitionLog) -> int:
+def append(log: EngineLog) -> int:
     return log.append(a_batch(), now_ms=0, timestamp_ms=T).base_offset
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from klamm.clock import ManualClock
 from klamm.storage.engines.segments.files import AlreadyLockedError
-from klamm.storage.engines.simulated_disk import Fault, PowerLossError, SimulatedFiles
+from klamm.storage.engines.simulated_disk import FailingOperation, PowerLossError, SimulatedFiles
 
 SEEDS = range(40)
 
@@ -79,7 +79,7 @@ def test_after_a_failed_sync_a_later_one_vouches_only_for_what_came_between() ->
         disk.sync_directory("/d")
         handle = disk.open("/d/a")
         disk.pwritev(handle, [b"lost"], 0)
-        disk.faults = [Fault("sync")]
+        disk.faults = [FailingOperation("sync")]
         with pytest.raises(OSError, match="Input/output") as refused:
             disk.sync(handle)
         assert refused.value.errno == EIO
@@ -105,7 +105,7 @@ def test_a_full_disk_takes_what_fits_and_then_nothing() -> None:
 def test_a_fault_lets_others_through_and_lasts_if_it_should() -> None:
     disk = a_disk()
     handle = disk.open("/d/a", create=True)
-    disk.faults = [Fault("write", let_through=1, is_lasting=True)]
+    disk.faults = [FailingOperation("write", let_through=1, is_lasting=True)]
     disk.pwritev(handle, [b"a"], 0)
     for _ in range(2):
         with pytest.raises(OSError, match="Input/output"):

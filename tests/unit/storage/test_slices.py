@@ -10,7 +10,7 @@ import pytest
 
 from klamm.clock import ManualClock
 from klamm.storage.engines.segments import SegmentStore
-from klamm.storage.log import PartitionLog
+from klamm.storage.log import EngineLog
 from klamm.storage.topic_config import TopicConfig
 from unit.storage.log_samples import TOPIC_ID, HastyFiles, T, a_batch, append, sync
 from unit.storage.slice_contract import a_slice
@@ -50,7 +50,7 @@ def store(tmp_path: Path) -> Iterator[SegmentStore]:
 
 
 @pytest.fixture
-def log(store: SegmentStore) -> PartitionLog:
+def log(store: SegmentStore) -> EngineLog:
     """A log of two hundred segments."""
     config = TopicConfig(segment_bytes=1024, retention_bytes=0, file_delete_delay_ms=0)
     log = store.open("t", TOPIC_ID, 0, leader_epoch=0, config=config)
@@ -61,7 +61,7 @@ def log(store: SegmentStore) -> PartitionLog:
     return log
 
 
-def test_any_number_of_slices_of_a_segment_share_one_handle(tmp_path: Path, log: PartitionLog) -> None:
+def test_any_number_of_slices_of_a_segment_share_one_handle(tmp_path: Path, log: EngineLog) -> None:
     before = len(open_logs(tmp_path))
     slices = [a_slice(log, 3) for _ in range(100)]
     assert len(open_logs(tmp_path)) <= before + 1
@@ -69,7 +69,7 @@ def test_any_number_of_slices_of_a_segment_share_one_handle(tmp_path: Path, log:
 
 
 def test_a_segment_that_is_read_keeps_its_handle_however_many_others_are_opened(
-    tmp_path: Path, log: PartitionLog
+    tmp_path: Path, log: EngineLog
 ) -> None:
     found = a_slice(log, 0)
     for offset in range(200):
@@ -81,7 +81,7 @@ def test_a_segment_that_is_read_keeps_its_handle_however_many_others_are_opened(
 
 
 def test_the_file_of_a_deleted_segment_is_closed_with_its_last_slice(
-    tmp_path: Path, store: SegmentStore, log: PartitionLog
+    tmp_path: Path, store: SegmentStore, log: EngineLog
 ) -> None:
     first, second = a_slice(log, 0), a_slice(log, 0)
     assert log.delete_old_segments(0, T) == 200

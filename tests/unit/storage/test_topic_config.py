@@ -106,6 +106,7 @@ def test_a_bad_override_is_refused(name: str, value: str) -> None:
     ],
 )
 def test_the_edges_of_each_range_are_accepted(name: str, value: str) -> None:
+    assert effective_texts({}, {name: value})[name] == value
     TopicConfig.from_settings({}, {name: value})
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import klamm
-from klamm.broker.net.listeners import control_listener
+from klamm.broker.net.listeners import Listener
+from klamm.clock import SystemClock, clients_on
 from klamm.testing import Broker
 from klamm.testing.control_http import ControlServer
 
@@ -55,9 +56,7 @@ class Port:
 
 @contextmanager
 def port_of(broker: Broker) -> Iterator[Port]:
-    listener = control_listener("127.0.0.1:0")
-    assert listener is not None
-    with ControlServer(broker, listener) as server, broker:
+    with ControlServer(broker, Listener("CONTROL", "127.0.0.1", 0)) as server, broker:
         server.start()
         port = Port(broker, server.address)
         yield port
@@ -77,18 +76,14 @@ def shared_port() -> Iterator[Port]:
         yield port
 
 
-def a_member(broker: Broker, **settings: Any) -> klamm.Consumer[bytes, bytes]:
+def a_member(broker: Broker, **settings: Any) -> klamm.Consumer:
     # On real time, as a client in another process: its heartbeats do not follow the broker's clock.
-    return klamm.Consumer(
-        "t",
-        bootstrap_servers=broker.bootstrap,
-        group_id="g",
-        client_id="m",
-        clock=klamm.clock.SystemClock(),
-        **settings,
-    )
+    with clients_on(SystemClock()):
+        return klamm.Consumer(
+            "t", bootstrap_servers=broker.bootstrap, group_id="g", client_id="m", **settings
+        )
 
 
-def joined(port: Port, member: klamm.Consumer[bytes, bytes]) -> None:
+def joined(port: Port, member: klamm.Consumer) -> None:
     while port.done("GET", "/groups/g")["state"] != "Stable":
         member.poll(0.1)

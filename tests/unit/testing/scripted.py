@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.client.assignors.registry import Strategy
+from klamm.assignors.registry import Strategy
 from klamm.testing import ScriptedGroup
 
 

@@ -27,7 +27,7 @@ def values(broker: Broker) -> list[str]:
     with klamm.Consumer(
         "t", bootstrap_servers=broker.bootstrap, group_id="values", auto_offset_reset="earliest"
     ) as consumer:
-        return [record.value.decode() for record in consumer.consume(1000, timeout=5)]
+        return [(record.value or b"").decode() for record in consumer.consume(1000, timeout=5)]
 
 
 def test_a_request_fails_as_often_as_ordered_and_the_client_retries(

@@ -8,7 +8,14 @@ from types import SimpleNamespace
 import pytest
 
 import klamm
-from klamm.testing import Broker, BrokerTestCase, assert_consumed_exactly_once, observation, wait_until
+from klamm.testing import (
+    Broker,
+    BrokerTestCase,
+    NotKnownError,
+    assert_consumed_exactly_once,
+    observation,
+    wait_until,
+)
 
 
 @pytest.fixture
@@ -23,14 +30,111 @@ def a_consumer(broker: Broker, name: str = "c") -> klamm.Consumer[bytes, bytes]:
     )
 
 
-def test_records_of_a_topic_and_none_of_one_that_does_not_exist(broker: Broker) -> None:
+def test_records_of_a_topic(broker: Broker) -> None:
     with klamm.Producer(bootstrap_servers=broker.bootstrap) as producer:
         for number in range(5):
             producer.send("t", str(number), partition=number % 2)
             broker.clock.advance("1s")
         producer.flush()
     assert [record.value for record in broker.records("t")] == [b"0", b"1", b"2", b"3", b"4"]
-    assert broker.records("absent") == []
+
+
+def test_a_topic_that_does_not_exist_has_no_records_to_compare_with(broker: Broker) -> None:
+    broker.create_topic("orders")
+    assert broker.records("orders") == []
+    with pytest.raises(NotKnownError, match="topic oders does not exist; existing topics: orders"):
+        broker.records("oders")
+
+
+def produced(broker: Broker, count: int) -> None:
+    with klamm.Producer(bootstrap_servers=broker.bootstrap) as producer:
+        for number in range(count):
+            producer.send("t", str(number), partition=0)
+
+
+def test_a_group_that_does_not_exist_has_no_lag(broker: Broker) -> None:
+    produced(broker, 3)
+    for look in ("lag", "total_lag"):
+        with pytest.raises(NotKnownError, match=r"no such group; existing groups: none"):
+            getattr(broker.group("nobody-ever-consumed"), look)
+
+
+def test_a_group_that_has_read_and_not_committed_has_no_lag(broker: Broker) -> None:
+    produced(broker, 3)
+    with a_consumer(broker) as consumer:
+        assert len(consumer.consume(3, timeout=30)) == 3
+        group = broker.group("g")
+        # Partition 1 is empty: wherever the group begins, nothing is unread there
+        assert group.lag == {klamm.TopicPartition("t", 0): None, klamm.TopicPartition("t", 1): 0}
+        with pytest.raises(NotKnownError, match=r"nothing committed, the log has offsets 0 to 3"):
+            group.total_lag  # noqa: B018 - it raises
+        consumer.commit()
+        assert broker.group("g").total_lag == 0
+
+
+def test_a_group_that_has_left_without_a_commit_has_no_lag(broker: Broker) -> None:
+    produced(broker, 3)
+    with klamm.Consumer(
+        "t",
+        bootstrap_servers=broker.bootstrap,
+        group_id="g",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+        assert len(consumer.consume(3, timeout=30)) == 3
+    with pytest.raises(NotKnownError, match=r"no such group|has committed nothing and owns no partition"):
+        broker.group("g").total_lag  # noqa: B018 - it raises
+
+
+def test_a_commit_outside_of_the_log_is_no_lag(broker: Broker) -> None:
+    produced(broker, 3)
+    with klamm.Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.alter_group_offsets("g", {klamm.TopicPartition("t", 0): 50})
+    with pytest.raises(NotKnownError, match=r"t-0 not known: beyond end \(committed 50\)"):
+        broker.group("g").total_lag  # noqa: B018 - it raises
+
+
+def test_partitions_that_nobody_owns_count(broker: Broker) -> None:
+    """A topic that has grown: the members have not noticed yet."""
+    produced(broker, 1)
+    with a_consumer(broker) as consumer, klamm.Admin(bootstrap_servers=broker.bootstrap) as admin:
+        assert len(consumer.consume(1, timeout=30)) == 1
+        consumer.commit()
+        assert broker.group("g").total_lag == 0
+        with broker.clock.frozen():
+            admin.create_partitions({"t": 3})
+            with klamm.Producer(bootstrap_servers=broker.bootstrap) as producer:
+                producer.send("t", "x", partition=2).result()
+            with pytest.raises(NotKnownError, match="t-2 not known: nothing committed"):
+                broker.group("g").total_lag  # noqa: B018 - it raises
+
+
+def test_waiting_for_a_group_that_does_not_exist_yet(broker: Broker) -> None:
+    produced(broker, 2)
+
+    def consume() -> None:
+        with a_consumer(broker) as consumer:
+            consumer.consume(2, timeout=30)
+            consumer.commit()
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    assert broker.wait_until(lambda: broker.group("g").total_lag, equals=0) == 0
+    thread.join()
+
+
+def test_waiting_in_vain_says_what_was_seen_last(broker: Broker) -> None:
+    produced(broker, 2)
+    with a_consumer(broker) as consumer:
+        consumer.consume(1, timeout=30)
+        consumer.commit({klamm.TopicPartition("t", 0): 1, klamm.TopicPartition("t", 1): 0})
+        with pytest.raises(
+            AssertionError,
+            match=r"False after 20ms\nlast seen: the lag of group g is 1 \(Stable, members: c\): t-0 1, t-1",
+        ):
+            broker.wait_until(lambda: broker.group("g").total_lag == 0, "20ms")
+    with pytest.raises(AssertionError, match=r"not so after 20ms: the lag of group x .*no such group"):
+        broker.wait_until(lambda: broker.group("x").total_lag == 0, "20ms")
 
 
 def test_records_of_an_open_or_aborted_transaction_are_not_committed(broker: Broker) -> None:
@@ -58,6 +162,16 @@ def test_a_group_with_its_members_assignment_and_lag(broker: Broker) -> None:
     assert group.assignment["c"] == (klamm.TopicPartition("t", 0), klamm.TopicPartition("t", 1))
     assert group.lag == {klamm.TopicPartition("t", 0): 0, klamm.TopicPartition("t", 1): 1}
     assert group.total_lag == 1
+
+
+def test_members_are_sorted_whoever_came_first(broker: Broker) -> None:
+    produced(broker, 2)
+    with a_consumer(broker, "late") as first, a_consumer(broker, "early") as second:
+        first.consume(1, timeout=30)
+        while not second.assignment():
+            first.poll(0.1)
+            second.poll(0.1)
+        broker.wait_until(lambda: broker.group("g").members, equals=("early", "late"))
 
 
 def test_looking_does_not_move_a_clock_that_stands_still(broker: Broker) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import klamm
-from klamm.client.assignors.range import RangeAssignor
+from klamm.assignors.range import RangeAssignor
 from klamm.testing import ScriptedGroup, check_rebalances, random_script
 from klamm.testing.rebalances.scripts import Step, play
 from unit.docs.blocks import blocks_of
@@ -118,7 +118,7 @@ def test_one_seed_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_examples_of_the_documentation_run() -> None:
     page = Path(__file__).parents[3] / "docs/testing.md"
     blocks = [each.text for each in blocks_of(page) if "ScriptedGroup" in each.text]
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     names: dict[str, object] = {"MyAssignor": RangeAssignor}
     for block in blocks:
         exec(block.replace("MyAssignor, seed=seed)", "MyAssignor, seed=seed), seeds=range(3)"), names)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 import klamm
-from klamm.client.assignors import COOPERATIVE, MemberSubscription, TopicAssignor, TopicPartition
-from klamm.client.assignors.base import Assignment, ClusterView, GroupView
-from klamm.client.assignors.range import RangeAssignor
+from klamm.assignors import COOPERATIVE, MemberSubscription, TopicAssignor, TopicPartition
+from klamm.assignors.base import Assignment, ClusterView, GroupView
+from klamm.assignors.range import RangeAssignor
 from klamm.client.consumer.group.listener import RebalanceListener
 from klamm.errors import IllegalStateError, RebalanceListenerError
 from klamm.testing import ScriptedGroup
@@ -420,3 +420,30 @@ def test_an_assignor_that_changes_its_view_of_the_cluster_changes_that_of_no_lat
         group.join("b")
         group.settle()
     assert [len(owned) for owned in group.assignment.values()] == [2, 2]
+
+
+def test_a_story_can_have_the_requests_and_their_answers() -> None:
+    group = a_group()
+    group.join("a")
+    group.settle()
+    lines = [line.split("s  ", 1)[1] for line in group.story(requests=True).splitlines()]
+    asked = [line.split()[2] for line in lines if line.startswith("a →")]
+    assert asked == ["FindCoordinator", "JoinGroup", "JoinGroup", "SyncGroup"]
+    assert lines[4].startswith("a ← MEMBER_ID_REQUIRED")
+    assert lines[5].endswith("[Empty → PreparingRebalance]")
+    assert set(group.story().splitlines()) <= set(group.story(requests=True).splitlines())
+    assert [each["api"] for each in group.requests if each["kind"] == "request"] == asked
+    told = [each["type"] for each in group.requests if each["kind"] == "event"]
+    assert told == ["rebalance_started", "rebalance_completed"]
+
+
+def test_metrics_of_a_consumer_say_how_long_the_last_join_and_sync_took() -> None:
+    group = a_group()
+    group.join("a")
+    assert group.consumer("a").metrics()["join_ms"] is None
+    group.settle()
+    assert group.consumer("a").metrics()["join_ms"] == 0
+    group.join("b")
+    group.settle()
+    found = group.consumer("b").metrics()  # it has waited for the next heartbeat of a
+    assert (found["join_ms"], found["sync_ms"]) == (3_000, 0)

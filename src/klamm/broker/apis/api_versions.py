@@ -8,7 +8,7 @@ from typing import Final
 from klamm.broker.cluster.features import HIGHEST_LEVELS
 from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.services import Services
-from klamm.protocol.api import ApiKey
+from klamm.protocol.api import OWN_APIS, ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.api_versions import (
     ApiVersion,
@@ -30,9 +30,14 @@ def handle(
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=int(ErrorCode.invalid_request))
         context.software.name, context.software.version = names
+    is_own = request.names_software and request.client_software_name == "klamm"
     features = services.image.features
     response = ApiVersionsResponse(
-        api_keys=[ApiVersion(int(route.api_key), *route.advertised) for route in services.routes.routes],
+        api_keys=[
+            ApiVersion(int(route.api_key), *route.advertised)
+            for route in services.routes.routes
+            if is_own or route.api_key not in OWN_APIS
+        ],
         finalized_features_epoch=features.epoch,
         finalized_features=[
             FinalizedFeatureKey(name, level, level) for name, level in features.levels.items()

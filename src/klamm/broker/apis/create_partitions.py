@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from klamm.broker.cluster.refusal import Refusal
-from klamm.broker.cluster.topic_plans import duplicates
+from klamm.broker.cluster.topic_plans import GrowthPlan, duplicates
 from klamm.broker.net.context import RequestContext
+from klamm.broker.quotas.mutations import EXCEEDED, within_quota
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
+    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 
@@ -25,12 +27,26 @@ async def handle(
         return CreatePartitionsResponse(
             results=[CreatePartitionsTopicResult(each.name, timed_out) for each in request.topics]
         )
-    outcomes = await services.topics.grow(request.topics, validate_only=request.validate_only)
+    admitted, refused, throttle_ms = within_quota(
+        services,
+        context,
+        request.topics,
+        lambda each: _added_count(services, each),
+        is_strict=request.knows_throttling,
+    )
+    outcomes: dict[str, GrowthPlan | Refusal] = {each.name: EXCEEDED for each in refused}
+    outcomes |= await services.topics.grow(admitted, validate_only=request.validate_only)
     return CreatePartitionsResponse(
-        results=[
+        throttle_ms,
+        [
             CreatePartitionsTopicResult(name, each.error_code, each.message)
             if isinstance(each, Refusal)
             else CreatePartitionsTopicResult(name)
             for name, each in outcomes.items()
-        ]
+        ],
     )
+
+
+def _added_count(services: Services, asked: CreatePartitionsTopic) -> int:
+    topic = services.image.topic(asked.name)
+    return 0 if topic is None else max(0, asked.count - len(topic.partitions))

@@ -6,9 +6,11 @@ from klamm.broker.cluster.refusal import Refusal
 from klamm.broker.cluster.topic_plans import TopicPlan, duplicates
 from klamm.broker.config.entries import describe_topic
 from klamm.broker.net.context import RequestContext
+from klamm.broker.quotas.mutations import EXCEEDED, within_quota
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.create_topics import (
+    CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -27,15 +29,30 @@ async def handle(
         return CreateTopicsResponse(
             topics=[CreatableTopicResult(each.name, error_code=timed_out) for each in request.topics]
         )
-    outcomes = await services.topics.create(request.topics, validate_only=request.validate_only)
+    admitted, refused, throttle_ms = within_quota(
+        services,
+        context,
+        request.topics,
+        lambda each: _partition_count(services, each),
+        is_strict=request.knows_throttling,
+    )
+    outcomes: dict[str, TopicPlan | Refusal] = {each.name: EXCEEDED for each in refused}
+    outcomes |= await services.topics.create(admitted, validate_only=request.validate_only)
     return CreateTopicsResponse(
-        topics=[
+        throttle_ms,
+        [
             CreatableTopicResult(name=name, error_code=each.error_code, error_message=each.message)
             if isinstance(each, Refusal)
             else _created(services, each)
             for name, each in outcomes.items()
-        ]
+        ],
     )
+
+
+def _partition_count(services: Services, topic: CreatableTopic) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return topic.num_partitions if topic.num_partitions > 0 else services.config.num_partitions
 
 
 def _created(services: Services, plan: TopicPlan) -> CreatableTopicResult:

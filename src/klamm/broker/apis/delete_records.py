@@ -1,14 +1,21 @@
-"""DeleteRecords: raise the log start offset, durably; it is never lowered."""
+"""DeleteRecords: raise the log start offset, durably; it is never lowered.
+
+Segments that have no other records are deleted before the answer, not by the next run of retention: the disk
+may be full.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from klamm.broker.cluster.topic_names import is_internal
 from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.partitions.flush_wait import FlushWait, PendingFlush, pending_flushes
+from klamm.broker.partitions.loading import when_loaded
+from klamm.broker.partitions.registry import Partition
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_records import (
@@ -71,7 +78,25 @@ async def _saved(services: Services, response: DeleteRecordsResponse) -> DeleteR
             _log.error("writing the log start offset checkpoint failed: %s", error)
             for each in done:
                 each.error_code, each.low_watermark = int(error.error_code), -1
+            return response
+        for topic in response.topics:
+            for each in topic.partitions:
+                if not each.error_code:
+                    await _free(services, services.partitions.get(topic.name, each.partition_index))
     return response
+
+
+async def _free(services: Services, partition: Partition | None) -> None:
+    """Delete the segments below the log start. If that fails, retention tries again."""
+    if partition is None:
+        return
+    clock = services.clock
+    try:
+        delete = partition.retention.delete_old_segments
+        work = partial(delete, clock.now_ms(), clock.timestamp_ms(), only_below_start=True)
+        await when_loaded(services.run_blocking, work)
+    except (LogError, OSError) as error:
+        _log.warning("%s: deleting segments below the log start failed: %s", partition.name, error)
 
 
 def _delete(services: Services, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
@@ -90,7 +115,7 @@ def _delete(services: Services, topic: str, asked: DeleteRecordsPartition) -> De
         wanted = log.high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
         if not 0 <= wanted <= log.high_watermark:
             return _refused(asked, ErrorCode.offset_out_of_range)
-        start = log.delete_records(wanted)
+        start = partition.retention.delete_records(wanted)
     except LogError as error:
         return _refused(asked, error.error_code)
     return DeleteRecordsPartitionResult(asked.partition_index, start, 0)

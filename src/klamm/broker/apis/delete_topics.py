@@ -8,6 +8,7 @@ from klamm.broker.cluster.image import ClusterImage
 from klamm.broker.cluster.topic_names import is_internal
 from klamm.broker.cluster.topic_plans import duplicates
 from klamm.broker.net.context import RequestContext
+from klamm.broker.quotas.mutations import EXCEEDED, within_quota
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_topics import (
@@ -41,7 +42,15 @@ async def handle(
     if any(isinstance(each, DeletableTopicResult) for each in decided) and await services.topics.look_again():
         decided = decide(services.image, asked)
     doomed = [each for each in decided if isinstance(each, TopicState)]
-    refusals = await services.topics.delete(doomed) if doomed else {}
+    admitted, refused, throttle_ms = within_quota(
+        services,
+        context,
+        doomed,
+        lambda topic: len(topic.partitions),
+        is_strict=request.knows_throttling,
+    )
+    refusals = {topic.name: EXCEEDED for topic in refused}
+    refusals |= await services.topics.delete(admitted) if admitted else {}
     responses = []
     for each in decided:
         if isinstance(each, DeletableTopicResult):
@@ -52,7 +61,7 @@ async def handle(
             result.error_code = refusals[each.name].error_code
             result.error_message = refusals[each.name].message
         responses.append(result)
-    return DeleteTopicsResponse(responses=responses)
+    return DeleteTopicsResponse(throttle_ms, responses)
 
 
 def _names_a_topic(asked: Sequence[DeleteTopicState]) -> bool:

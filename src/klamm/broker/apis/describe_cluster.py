@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from klamm.access.acls import CLUSTER_NAME, ResourceType
 from klamm.broker.cluster.spreading import PATIENCE_S
 from klamm.broker.net.context import HandlerResult, RequestContext
-from klamm.broker.security.permissions import CLUSTER_NAME, NOT_REQUESTED, ResourceType
+from klamm.broker.security.permissions import NOT_REQUESTED
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.describe_cluster import (

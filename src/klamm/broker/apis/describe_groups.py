@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from klamm.access.acls import ResourceType
 from klamm.broker.net.context import HandlerResult, HeldResponse, RequestContext
 from klamm.broker.partitions.verification import kept
-from klamm.broker.security.permissions import ResourceType
 from klamm.broker.services import Services
+from klamm.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from klamm.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+
+Described = TypeVar("Described", DescribeGroupsResponse, ConsumerGroupDescribeResponse)
 
 
 def handle(
@@ -16,20 +23,24 @@ def handle(
     found = services.groups.ask(request, context)
     if not request.include_authorized_operations:
         return found
-    if isinstance(found, HeldResponse):
-        return _when_durable(services, context, found)
-    return _with_operations(services, context, found)
+    return then(services, found, partial(with_operations, services, context))
 
 
-async def _when_durable(
-    services: Services, context: RequestContext, held: HeldResponse[DescribeGroupsResponse]
-) -> DescribeGroupsResponse:
-    return _with_operations(services, context, await kept(services.loop, held))
+def then(
+    services: Services, found: Described | HeldResponse[Described], finish: Callable[[Described], Described]
+) -> HandlerResult[Described]:
+    """The response, finished; later if it waits for the disk."""
+    return _later(services, found, finish) if isinstance(found, HeldResponse) else finish(found)
 
 
-def _with_operations(
-    services: Services, context: RequestContext, response: DescribeGroupsResponse
-) -> DescribeGroupsResponse:
+async def _later(
+    services: Services, held: HeldResponse[Described], finish: Callable[[Described], Described]
+) -> Described:
+    return finish(await kept(services.loop, held))
+
+
+def with_operations(services: Services, context: RequestContext, response: Described) -> Described:
+    """The response, with what its client may do with each group."""
     for group in response.groups:
         if not group.error_code:
             group.authorized_operations = services.authorizer.operations(

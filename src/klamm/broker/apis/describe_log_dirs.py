@@ -27,10 +27,9 @@ def handle(
     partitions = [each for each in services.partitions if each.error_code is ErrorCode.none]
     return DescribeLogDirsResponse(
         results=[
-            # A store is one directory, which contains all its partitions.
             DescribeLogDirsResult(
                 log_dir=directory.path,
-                topics=_topics(partitions, wanted),
+                topics=_topics([each for each in partitions if directory.holds(*each.name)], wanted),
                 total_bytes=directory.total_bytes,
                 usable_bytes=directory.usable_bytes,
             )
@@ -48,6 +47,6 @@ def _topics(
     for each in partitions:
         if wanted is None or each.name in wanted:
             sizes.setdefault(each.topic, []).append(
-                DescribeLogDirsPartition(each.partition, each.log.size_bytes)
+                DescribeLogDirsPartition(each.partition, each.retention.size_bytes)
             )
     return [DescribeLogDirsTopic(topic, sized) for topic, sized in sizes.items()]

@@ -110,7 +110,7 @@ def _describe(services: Services, topic: str, index: int) -> PartitionResponse:
     if partition is None:
         return PartitionResponse(index, int(ErrorCode.not_leader_or_follower))
     try:
-        producers = partition.log.producers()
+        producers = partition.transactions.producers()
     except LogError as error:
         return PartitionResponse(index, int(error.error_code))
     return PartitionResponse(

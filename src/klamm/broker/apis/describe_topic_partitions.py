@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from klamm.access.acls import ResourceType
 from klamm.broker.cluster.leadership import LeadershipView
 from klamm.broker.cluster.topic_names import is_internal, name_problem
 from klamm.broker.net.context import RequestContext
-from klamm.broker.security.permissions import ResourceType
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.describe_topic_partitions import (

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 
+from klamm.access.acls import CLUSTER_NAME
 from klamm.broker.cluster.leadership import leader_hint
 from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.net.failures import failure_of
 from klamm.broker.partitions.fetch_read import (
     ISOLATION_LEVELS,
+    FetchSource,
     FetchWait,
     Limits,
     ReadResult,
     find_source,
-    first_batch_is_enough,
+    has_enough,
     in_response_order,
-    is_ready,
     read_all,
 )
 from klamm.broker.partitions.fetch_sessions import NO_SESSION_ID, FetchPlan, FetchTarget
@@ -26,6 +27,7 @@ from klamm.broker.partitions.flush_wait import (
     own_pending_flushes,
 )
 from klamm.broker.partitions.loading import now_or_loaded
+from klamm.broker.security.permissions import CLUSTER_ACTION, READ_TOPIC
 from klamm.broker.services import Services
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -64,6 +66,8 @@ def handle(
     if _is_from_replica(request):
         for source in found:
             source.is_for_replica = True
+    if not services.authorizer.is_open:
+        found = _allowed(services, context, request, found)
     sources = in_response_order(found)
     if request.isolation_level not in ISOLATION_LEVELS and any(source.is_read for source in sources):
         return _failed(request)
@@ -75,18 +79,42 @@ def handle(
         request.max_wait_ms <= 0
         or limits.min_bytes <= 0
         or all(source.partition is None for source in sources)
-        or is_ready(sources, limits)
-        or first_batch_is_enough(sources, limits)
+        or has_enough(sources, limits, is_new=True)
     ):
         return now_or_loaded(services.run_blocking, answer)
+
+    def answer_later() -> FetchResponse | Awaitable[FetchResponse]:
+        quotas = services.quotas
+        if quotas is None:
+            return now_or_loaded(services.run_blocking, answer)
+        since_s = quotas.now_s()
+        try:
+            return now_or_loaded(services.run_blocking, answer)
+        finally:
+            quotas.spent(context, since_s)
+
     return FetchWait(
-        services.loop,
-        services.deadlines,
-        sources,
-        limits,
-        request.max_wait_ms,
-        lambda: now_or_loaded(services.run_blocking, answer),
+        services.loop, services.deadlines, sources, limits, request.max_wait_ms, answer_later
     ).future
+
+
+def _allowed(
+    services: Services, context: RequestContext, request: FetchRequest, found: Sequence[FetchSource]
+) -> list[FetchSource]:
+    """Every partition is checked in every request: a session keeps no permission."""
+    authorizer = services.authorizer
+    is_replica = _is_from_replica(request)
+    may_replicate = is_replica and authorizer.allows(context, CLUSTER_ACTION, CLUSTER_NAME)
+
+    def check(source: FetchSource) -> FetchSource:
+        name = source.target.found_as if request.uses_topic_ids else source.target.topic
+        if not name and request.uses_topic_ids:
+            return source  # an unknown id
+        is_allowed = may_replicate if is_replica else authorizer.allows(context, READ_TOPIC, name)
+        refused = ErrorCode.topic_authorization_failed
+        return source if is_allowed else FetchSource(source.target, None, refused)
+
+    return [check(source) for source in found]
 
 
 async def _after_flush(
@@ -132,6 +160,12 @@ def _limits(services: Services, request: FetchRequest) -> Limits:
 def _answer(
     services: Services, context: RequestContext, request: FetchRequest, plan: FetchPlan, read: ReadResult
 ) -> FetchResponse:
+    if services.quotas is not None and not _is_from_replica(request):
+        read_bytes = sum(0 if data.records is None else len(data.records) for _, data in read)
+        throttle_ms = services.quotas.fetched(context, read_bytes)
+        if throttle_ms:  # without data, which its session has not been told of then
+            session_id = NO_SESSION_ID if plan.session is None else plan.session.session_id
+            return FetchResponse(throttle_ms, session_id=session_id)
     answer = services.fetch_sessions.answer(plan, read)
     response = FetchResponse(error_code=int(answer.error_code), session_id=answer.session_id)
     topics: list[FetchableTopicResponse] = []

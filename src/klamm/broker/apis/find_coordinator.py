@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
+from klamm.broker.cluster.internal_topics import BY_KEY_TYPE, GROUPS
 from klamm.broker.cluster.leadership import LeadershipView
 from klamm.broker.net.context import RequestContext
 from klamm.broker.services import Services
@@ -13,13 +12,6 @@ from klamm.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-
-if TYPE_CHECKING:
-    from klamm.broker.coordinators.groups import Groups
-    from klamm.broker.coordinators.transactions import Transactions
-
-GROUP: Final = 0
-TRANSACTION: Final = 1
 
 
 def handle(
@@ -41,14 +33,21 @@ def handle(
 
 
 def _find(services: Services, context: RequestContext, key: str, key_type: int) -> Coordinator:
-    host: Groups | Transactions
-    if key_type == GROUP:
-        host = services.groups
-    elif key_type == TRANSACTION:
-        host = services.transactions
-    else:
+    found = _coordinator(services, context, key, key_type)
+    tracing = services.groups.tracing
+    if tracing is not None and BY_KEY_TYPE.get(key_type) is GROUPS:
+        tracing.found_coordinator(
+            key, context.client_id, context.client_host, found.node_id, found.error_code
+        )
+    return found
+
+
+def _coordinator(services: Services, context: RequestContext, key: str, key_type: int) -> Coordinator:
+    row = BY_KEY_TYPE.get(key_type)
+    if row is None:
         return _refused(key, ErrorCode.invalid_request, f"There is no coordinator of type {key_type}.")
-    topic = host.topic.name
+    host = services.coordinator(row)
+    topic = row.topic
     partition = services.image.partition(topic, host.coordinator.partition_for(key))
     if partition is None:
         host.topic.create()

@@ -11,6 +11,7 @@ from klamm.broker.net.failures import failure_of
 from klamm.broker.partitions.fetch_read import ISOLATION_LEVELS, epoch_error
 from klamm.broker.partitions.flush_wait import FLUSH_TIMEOUT_MS, FlushWait, PendingFlush, pending_flushes
 from klamm.broker.partitions.loading import now_or_loaded, when_loaded
+from klamm.broker.partitions.registry import Partition
 from klamm.broker.services import Services
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -21,7 +22,7 @@ from klamm.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from klamm.storage.log import LogError, PartitionLog, TimestampedOffset
+from klamm.storage.log import LogError, LogLookups, TimestampedOffset
 
 CONSUMER: Final = -1  # its replica id
 LATEST: Final = -1
@@ -109,11 +110,11 @@ def _look_up(
     if partition is None:
         return _refused(asked, ErrorCode.not_leader_or_follower)
     try:
-        log = partition.log
+        lookups = partition.lookups
         error_code = epoch_error(partition, asked.current_leader_epoch)
         if error_code is not ErrorCode.none:
             return _refused(asked, error_code)
-        found = _offset(log, asked.timestamp, read_committed)
+        found = _offset(partition, lookups, asked.timestamp, read_committed)
     except LogError as error:
         partition.note(error)
         return _refused(asked, error.error_code)
@@ -122,19 +123,22 @@ def _look_up(
     )
 
 
-def _offset(log: PartitionLog, timestamp: int, read_committed: bool) -> TimestampedOffset:
+def _offset(
+    partition: Partition, lookups: LogLookups, timestamp: int, read_committed: bool
+) -> TimestampedOffset:
+    log = partition.log
     upper_offset = log.last_stable_offset if read_committed else log.high_watermark
     match timestamp:
         case -1:
-            return TimestampedOffset(upper_offset, -1, log.leader_epoch)
+            return TimestampedOffset(upper_offset, -1, partition.leader_epoch)
         case -2 | -4:
-            return log.earliest()
+            return lookups.earliest()
         case -3:
-            found = log.offset_for_max_timestamp()
+            found = lookups.offset_for_max_timestamp()
         case -5 | -6:  # nothing is, or waits to be, in tiered storage
             return TimestampedOffset()
         case _:
-            found = log.offset_for_timestamp(timestamp, upper_offset)
+            found = lookups.offset_for_timestamp(timestamp, upper_offset)
     return found if found.offset < upper_offset else TimestampedOffset()
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+from klamm.access.acls import CLUSTER_NAME, ResourceType
 from klamm.broker.cluster.leadership import LeadershipView
 from klamm.broker.cluster.refusal import Refusal
 from klamm.broker.cluster.topic_names import is_internal, name_problem
 from klamm.broker.net.context import HandlerResult, RequestContext
-from klamm.broker.security.permissions import CLUSTER_NAME, NOT_REQUESTED, ResourceType
+from klamm.broker.security.permissions import NOT_REQUESTED
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.metadata import (

@@ -37,11 +37,11 @@ def _look_up(services: Services, topic: str, asked: OffsetForLeaderPartition) ->
     if partition is None:
         return _refused(asked, ErrorCode.not_leader_or_follower)
     try:
-        log = partition.log
+        lookups = partition.lookups
         error_code = epoch_error(partition, asked.current_leader_epoch)
         if error_code is not ErrorCode.none:
             return _refused(asked, error_code)
-        end = log.end_of_epoch(asked.leader_epoch)
+        end = lookups.end_of_epoch(asked.leader_epoch)
     except LogError as error:
         return _refused(asked, error.error_code)
     return EpochEndOffset(0, asked.partition, end.leader_epoch, end.end_offset)

@@ -32,14 +32,16 @@ from klamm.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from klamm.protocol.types import TopicPartition
+from klamm.protocol.types import Buffer, TopicPartition
 from klamm.records.batch import TRANSACTIONAL_BIT, BatchHeader
 from klamm.records.compression import Codec
 from klamm.records.core import sound_header
-from klamm.storage.log import AppendOrigin, LogError, NotContinuedError, PartitionLog
+from klamm.storage.log import AppendOrigin, LogError, LogTransactions, NotContinuedError, PartitionLog
 from klamm.storage.producer_state import NO_GUARD
 
 _OF_CLIENT: Final = AppendOrigin.CLIENT  # an enum's member is looked up slowly
+_LZ4: Final = Codec.LZ4
+_ZSTD: Final = Codec.ZSTD
 _UNKNOWN: Final = ErrorCode.unknown_server_error
 _DEFAULT_FLUSH_TIMEOUT_MS: Final = 30_000  # Kafka's default of request.timeout.ms
 # With every other error of an append Kafka returns the log start offset.
@@ -87,7 +89,7 @@ def _unverified(services: Services, request: ProduceRequest, items: Iterable[Ite
         # A client may write to no internal topic: such a partition is verified, but never added.
         if adds and item.topic in INTERNAL_TOPICS:
             continue
-        if not partition.log.has_open_transaction(header.producer_id, header.producer_epoch):
+        if not partition.transactions.has_open_transaction(header.producer_id, header.producer_epoch):
             unverified.append(item)
     return unverified
 
@@ -109,7 +111,7 @@ def _verify_and_append(
     for item in unverified:
         assert item.partition is not None
         assert item.header is not None
-        log = item.partition.log
+        log = item.partition.transactions
         try:
             item.guard = log.begin_verification(producer_id, epoch, item.header.base_sequence, adds)
         except LogError as error:
@@ -146,7 +148,7 @@ class _Beginning:
         self.response = response
         self.items = items
         self.producer_id = producer_id
-        self.begun: list[tuple[Item, PartitionLog]] = []
+        self.begun: list[tuple[Item, LogTransactions]] = []
         self.names: list[TopicPartition] = []
 
     def carry_out(self, error_codes: ErrorCodes) -> ProduceResponse | HeldResponse[ProduceResponse] | None:
@@ -196,8 +198,8 @@ def _append_all(
     for item in items:
         line, partition = item.response, item.partition
         if not line.error_code:
-            last_offset = _append(services, context, item, now_ms, timestamp_ms, acks == -1)
-            if last_offset >= 0 and partition is not None and _waits(acks, partition, last_offset):
+            last_offset = _append_item(services, context, item, acks, now_ms, timestamp_ms)
+            if last_offset >= 0 and partition is not None and _waits(acks, partition.log, last_offset):
                 if wait is None:
                     wait = ProduceWait(services, context, response, lines, _flush_timeout_ms(request))
                 wait.hold(partition, line, last_offset)
@@ -241,7 +243,7 @@ def _handle_one(
     if not config.takes_batches_as_they_come or services.validation.every_record:
         return None
     batch = data.records
-    header = sound_header(batch, config.max_batch_bytes, Codec.ZSTD if request.allows_zstd else Codec.LZ4)
+    header = sound_header(batch, config.max_batch_bytes, _ZSTD if request.allows_zstd else _LZ4)
     clock = services.clock
     timestamp_ms = clock.timestamp_ms()
     latest_ms = timestamp_ms + config.message_timestamp_after_max_ms
@@ -255,38 +257,20 @@ def _handle_one(
     acks = request.acks
     line = PartitionProduceResponse(data.index)
     response = ProduceResponse([TopicProduceResponse(topic.topic_id, topic.name, [line])])
+    is_continued = is_transactional and guard is None
     try:
-        # By position, as keywords double the time of a call: batch, now_ms, timestamp_ms, origin,
-        # marker_bumps_epoch, guard, header, write_later, must_continue.
-        result = log.append(
-            batch,
-            now_ms,
-            timestamp_ms,
-            _OF_CLIENT,
-            False,
-            guard,
-            header,
-            acks == -1,
-            is_transactional and guard is None,
-        )
+        last_offset = _append(
+            services, partition, log, line, batch, header.record_count, header, guard, acks, now_ms,
+            timestamp_ms, is_continued,
+        )  # fmt: skip
     except NotContinuedError:
         return _begin_one(services, context, request, topic, data, partition, header)
-    except LogError as error:
-        _tell_refusal(line, partition, error)
+    if last_offset < 0:
         partition.counters.refused(line.error_code, len(batch))
         return response
-    if log.sync_is_due(now_ms):
-        services.flusher.mark(partition)
-    line.base_offset, last_offset, line.log_append_time_ms, is_duplicate = result
-    counters = partition.counters
-    counters.total_produce_requests += 1
-    if not is_duplicate:
-        counters.messages_in += header.record_count
-        counters.bytes_in += len(batch)
-    line.log_start_offset = log.log_start_offset
     if log.high_watermark > last_offset:
         return response
-    if acks == 1 and _is_written(log):
+    if acks == 1 and log.is_written:
         remember_write(context.written, partition)
         return response
     timeout_ms = _flush_timeout_ms(request)
@@ -307,7 +291,7 @@ def _begin_one(
     None when it begins none or may not: then nothing has been done, and the general path decides.
     """
     is_checked = services.config.transaction_partition_verification_enable or request.adds_partitions
-    log, producer_id = partition.log, header.producer_id
+    log, producer_id = partition.transactions, header.producer_id
     if not is_checked or log.has_open_transaction(producer_id, header.producer_epoch):
         return None
     try:
@@ -341,20 +325,14 @@ def _begin_one(
     return verification.then(append, lambda: log.end_verification(producer_id, guard))
 
 
-def _waits(acks: int, partition: Partition, last_offset: int) -> bool:
+def _waits(acks: int, log: PartitionLog, last_offset: int) -> bool:
     """Whether a response waits for the flush of a batch.
 
     With acks=1 too, if until then the broker's memory has the only copy.
     """
     if acks == 0:
         return False
-    log = partition.log
-    return not (acks == 1 and _is_written(log)) and log.high_watermark <= last_offset
-
-
-def _is_written(log: PartitionLog) -> bool:
-    """Whether an append that is not flushed survives the end of this process."""
-    return log.rounds is None and (log.held_back is None or not log.held_back.is_active)
+    return log.high_watermark <= last_offset and not (acks == 1 and log.is_written)
 
 
 def _flush_timeout_ms(request: ProduceRequest) -> int:
@@ -367,60 +345,77 @@ def _flush_timeout_ms(request: ProduceRequest) -> int:
     return request.timeout_ms if request.timeout_ms > 0 else _DEFAULT_FLUSH_TIMEOUT_MS
 
 
-def _tell_refusal(line: PartitionProduceResponse, partition: Partition, error: LogError) -> None:
-    line.error_code, line.base_offset = int(error.error_code), -1
-    partition.note(error)
-    if error.error_code not in _WITHOUT_LOG_START:
-        line.log_start_offset = partition.log.log_start_offset
-
-
 def _append(
     services: Services,
-    context: RequestContext,
-    item: Item,
+    partition: Partition,
+    log: PartitionLog,
+    line: PartitionProduceResponse,
+    batch: Buffer,
+    record_count: int,
+    header: BatchHeader | None,
+    guard: int | None,
+    acks: int,
     now_ms: int,
     timestamp_ms: int,
-    write_later: bool,
+    must_continue: bool = False,
 ) -> int:
-    """The offset of the last record; -1 if the batch is refused, which the item says."""
-    answer, partition = item.response, item.partition
-    if item.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
-        item.refuse(ErrorCode.invalid_topic_exception)
-        return -1
-    if partition is None:
-        item.refuse(ErrorCode.not_leader_or_follower)
-        return -1
-    assert item.header is not None
-    if partition.error_code is not NO_ERROR:
-        item.refuse(partition.error_code)
-        return -1
-    log = partition.log
+    """Append a batch that is valid; the offset of its last record, or -1 if the log refuses it.
+
+    The line of the response says either. Without a `header` the log reads it. Raises NotContinuedError.
+    """
     try:
-        batch, header = item.batch, None
-        if item.checked_for is log.config:
-            header = item.header
-        else:
-            batch = checked_batch(batch, item.header, log.config, services.validation, timestamp_ms)
-        result = log.append(batch, now_ms, timestamp_ms, _OF_CLIENT, False, item.guard, header, write_later)
+        # By position, as keywords double the time of a call: batch, now_ms, timestamp_ms, origin,
+        # marker_bumps_epoch, guard, header, write_later, must_continue.
+        result = log.append(
+            batch, now_ms, timestamp_ms, _OF_CLIENT, False, guard, header, acks == -1, must_continue
+        )
     except LogError as error:
-        _tell_refusal(answer, partition, error)
-        return -1
-    except BatchRefusedError as error:
-        item.refuse(error.error_code, error.message)
+        line.error_code, line.base_offset = int(error.error_code), -1
+        partition.note(error)
         if error.error_code not in _WITHOUT_LOG_START:
-            answer.log_start_offset = log.log_start_offset
-        answer.record_errors = [BatchIndexAndErrorMessage(*each) for each in error.record_errors]
+            line.log_start_offset = log.log_start_offset
         return -1
-    answer.base_offset, last_offset, answer.log_append_time_ms, is_duplicate = result
     if log.sync_is_due(now_ms):
         services.flusher.mark(partition)
+    line.base_offset, last_offset, line.log_append_time_ms, is_duplicate = result
     counters = partition.counters
     counters.total_produce_requests += 1
     if not is_duplicate:
-        counters.messages_in += item.header.record_count
+        counters.messages_in += record_count
         counters.bytes_in += len(batch)
-    answer.log_start_offset = log.log_start_offset
+    line.log_start_offset = log.log_start_offset
     return last_offset
+
+
+def _append_item(
+    services: Services, context: RequestContext, item: Item, acks: int, now_ms: int, timestamp_ms: int
+) -> int:
+    """Validate and append; the offset of the last record, or -1 if the batch is refused."""
+    if item.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+        item.refuse(ErrorCode.invalid_topic_exception)
+        return -1
+    partition = item.partition
+    if partition is None or partition.error_code is not NO_ERROR:
+        item.refuse(ErrorCode.not_leader_or_follower if partition is None else partition.error_code)
+        return -1
+    assert item.header is not None
+    log = partition.log
+    batch, header = item.batch, None
+    if item.checked_for is log.config:
+        header = item.header
+    else:
+        try:
+            batch = checked_batch(batch, item.header, log.config, services.validation, timestamp_ms)
+        except BatchRefusedError as error:
+            item.refuse(error.error_code, error.message)
+            if error.error_code not in _WITHOUT_LOG_START:
+                item.response.log_start_offset = log.log_start_offset
+            item.response.record_errors = [BatchIndexAndErrorMessage(*each) for each in error.record_errors]
+            return -1
+    return _append(
+        services, partition, log, item.response, batch, item.header.record_count, header, item.guard, acks,
+        now_ms, timestamp_ms,
+    )  # fmt: skip
 
 
 def _count_refusal(item: Item, partition: Partition) -> None:

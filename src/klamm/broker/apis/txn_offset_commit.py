@@ -14,7 +14,7 @@ from klamm.broker.services import Services
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from klamm.protocol.types import TopicPartition
-from klamm.storage.log import LogError, PartitionLog
+from klamm.storage.log import LogError, LogTransactions
 
 
 def handle(
@@ -29,7 +29,7 @@ def handle(
     if partition is None or partition.error_code is not NO_ERROR:
         # Another broker leads it now, and the shard has not been unloaded yet.
         return _refused(services, request, ErrorCode.not_coordinator)
-    log = partition.log
+    log = partition.transactions
     is_checked = services.config.transaction_partition_verification_enable or request.adds_offsets
     if not is_checked or log.has_open_transaction(request.producer_id, request.producer_epoch):
         return groups.ask(request, context)
@@ -40,7 +40,7 @@ def _verify_and_commit(
     services: Services,
     context: RequestContext,
     request: TxnOffsetCommitRequest,
-    log: PartitionLog,
+    log: LogTransactions,
     name: TopicPartition,
 ) -> HandlerResult[TxnOffsetCommitResponse]:
     producer = (request.producer_id, request.producer_epoch)

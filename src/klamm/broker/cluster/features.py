@@ -1,7 +1,8 @@
 """Finalized features: what the cluster has agreed on, and how UpdateFeatures changes it.
 
-Of Kafka's features klamm has the one that changes what clients do: `transaction.version`. The others describe
-Kafka's own metadata log and groups of kinds that klamm does not serve, so they are unknown here.
+Of Kafka's features klamm has those that change what clients do: `transaction.version`, and `group.version`,
+at whose level 1 consumer groups are served. The others describe Kafka's own metadata log and groups of
+kinds that klamm does not serve, so they are unknown here.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from klamm.broker.cluster.image import TRANSACTION_VERSION
+from klamm.broker.cluster.image import GROUP_VERSION, TRANSACTION_VERSION
 from klamm.broker.cluster.refusal import Refusal
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.cluster import ClusterStore, ClusterStoreError, ConflictError, FencedError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from klamm.broker.services import Services
     from klamm.protocol.messages.update_features import FeatureUpdateKey
 
-HIGHEST_LEVELS: Final[Mapping[str, int]] = MappingProxyType({TRANSACTION_VERSION: 2})
+HIGHEST_LEVELS: Final[Mapping[str, int]] = MappingProxyType({TRANSACTION_VERSION: 2, GROUP_VERSION: 1})
 _TRIES: Final = 5  # after so many conflicts with other brokers the client has to retry
 
 
@@ -38,7 +39,10 @@ def finalize_defaults(store: ClusterStore, transaction_version: int) -> None:
     if store.features().epoch < 0:
         # ConflictError: another broker of the cluster started at the same time, and stored them first.
         with suppress(ConflictError):
-            store.finalize_features({TRANSACTION_VERSION: transaction_version}, expected_epoch=-1)
+            store.finalize_features(
+                {TRANSACTION_VERSION: transaction_version, GROUP_VERSION: HIGHEST_LEVELS[GROUP_VERSION]},
+                expected_epoch=-1,
+            )
 
 
 def planned_levels(

@@ -15,12 +15,12 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.cluster.lease import LeaseHolder
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.storage.cluster import BrokerRegistration, ClusterStoreError, FencedError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.broker.cluster.image import ClusterImage
 from klamm.broker.cluster.topic_names import COORDINATED_TOPICS
@@ -23,7 +23,6 @@ from klamm.broker.partitions.loading import when_loaded
 from klamm.broker.partitions.registry import PartitionRegistry
 from klamm.broker.services import RunBlocking
 from klamm.config import ConfigError, as_text
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.storage.cluster import (
     ClusterChanges,
     ClusterStore,

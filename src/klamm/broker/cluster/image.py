@@ -1,16 +1,16 @@
 """The broker's snapshot of its cluster, which hot paths read without disk access.
 
-It changes with what the ClusterStore says has changed, and in two places: `ClusterImage.apply` takes a set of
-changes over, and `ClusterImage.show` those leaders of it that are ready before the others.
+It changes with what the ClusterStore says has changed, and in two places: `ClusterImage.apply` takes a set
+of changes over, and `ClusterImage.show` those leaders of it that are ready before the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from klamm.protocol.lazy_dataclass import replace
 from klamm.storage.cluster import (
     BrokerRegistration,
     BrokerState,
@@ -22,6 +22,7 @@ from klamm.storage.cluster import (
 )
 
 TRANSACTION_VERSION: Final = "transaction.version"
+GROUP_VERSION: Final = "group.version"
 _NOTHING_SET: Final[Mapping[str, str]] = MappingProxyType({})
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from klamm.broker.cluster.lease import Lease, LeaseHolder
 from klamm.broker.net.server import StartError
 from klamm.broker.services import RunBlocking
-from klamm.protocol.lazy_dataclass import replace
 from klamm.storage.cluster import (
     BrokerRegistration,
     BrokerState,

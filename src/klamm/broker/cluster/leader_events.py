@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 from klamm.broker.cluster.topic_names import EVENTS_TOPIC
-from klamm.protocol.lazy_dataclass import dataclass, field_names
 
 if TYPE_CHECKING:
     from klamm.broker.partitions.registry import Partition
@@ -46,9 +46,9 @@ class LeaderChanged:
 
     def as_json(self) -> dict[str, object]:
         values: dict[str, object] = {"type": self.type}
-        for name in field_names(LeaderChanged):
-            value = getattr(self, name)
-            values[name] = str(value) if isinstance(value, LeaderEventCause) else value
+        for each in fields(LeaderChanged):
+            value = getattr(self, each.name)
+            values[each.name] = str(value) if isinstance(value, LeaderEventCause) else value
         return values
 
     def line(self) -> str:

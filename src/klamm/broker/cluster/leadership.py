@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from klamm.broker.cluster.image import ClusterImage
 from klamm.broker.partitions.registry import PartitionRegistry
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.storage.cluster import PartitionRegistration
 
 
@@ -19,7 +20,7 @@ class Leadership(NamedTuple):
     offline: tuple[int, ...]
 
 
-class Endpoint(NamedTuple):
+class BrokerAddress(NamedTuple):
     """The address of a broker; the fields of a NodeEndpoint in the protocol."""
 
     node_id: int
@@ -33,7 +34,7 @@ class LeaderHint(NamedTuple):
 
     leader_id: int = -1
     leader_epoch: int = -1
-    endpoint: Endpoint | None = None
+    endpoint: BrokerAddress | None = None
 
 
 def leader_hint(image: ClusterImage, topic: str, partition: int, listener: str) -> LeaderHint:
@@ -44,7 +45,7 @@ def leader_hint(image: ClusterImage, topic: str, partition: int, listener: str) 
     address = image.address(state.leader_id, listener)
     if address is None:
         return LeaderHint(state.leader_id, state.leader_epoch)
-    endpoint = Endpoint(state.leader_id, *address, image.brokers[state.leader_id].rack)
+    endpoint = BrokerAddress(state.leader_id, *address, image.brokers[state.leader_id].rack)
     return LeaderHint(state.leader_id, state.leader_epoch, endpoint)
 
 

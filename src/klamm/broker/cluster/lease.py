@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.storage.cluster import BrokerRegistration, FencedError
 
 

@@ -50,7 +50,7 @@ _RETRY_STORE_S: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
-class Membership:
+class BrokerMembership:
     """One broker in its cluster. Everything happens on the event loop; the store and the lease off it."""
 
     def __init__(

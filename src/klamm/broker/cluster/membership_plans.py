@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from klamm.broker.cluster.placement import plan_balance, plan_take_over
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.storage.cluster import BrokerRegistration, BrokerState, LeaderChange, TopicState
 
 QUIET_MS: Final = 10_000  # after a broker has come or gone, before partitions are moved for balance

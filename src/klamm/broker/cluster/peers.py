@@ -19,6 +19,7 @@ from klamm.broker.cluster.topic_names import ADMIN_CLIENT_ID
 from klamm.clock import Clock
 from klamm.errors import DisconnectedError, KlammError
 from klamm.net.network import Address, Link, LinkEvents, Network, NetworkConfig, Node, Transport
+from klamm.net.security.security import PLAINTEXT, Security
 from klamm.net.wire import Call
 from klamm.protocol.api import ApiKey
 from klamm.protocol.message import Request
@@ -41,7 +42,9 @@ class Peers:
         loop: AbstractEventLoop,
         clock: Clock,
         random: Random,
+        security: Security = PLAINTEXT,
     ) -> None:
+        """`security` is what their listener asks for."""
         self._image = image
         self._listener = listener
         self._loop = loop
@@ -51,6 +54,7 @@ class Peers:
             client_id=ADMIN_CLIENT_ID,  # events go to an internal topic
             request_timeout_ms=TIMEOUT_MS,
             max_response_bytes=MAX_RESPONSE_BYTES,
+            security=security,
         )
         self._transport = transport
         self._network = Network(config, self, random, clock.now_ms())
@@ -92,6 +96,15 @@ class Peers:
         network.call(Node(kind, broker_id), Call(api_key, request, done, timeout_ms))
         self._tick()
         return future
+
+    @property
+    def security(self) -> Security:
+        """What new connections use."""
+        return self._network.config.security
+
+    def renew(self, security: Security) -> None:
+        """Certificates are new: connections that are open keep theirs."""
+        self._network.renew(security)
 
     def brokers_changed(self) -> None:
         """The image has other brokers: requests to those that do not run any more fail at once."""
@@ -161,5 +174,5 @@ class _Timed:
     def filled(self, count: int) -> None:
         self._peers.happened(partial(self._events.filled, count))
 
-    def lost(self, error: OSError | None) -> None:
+    def lost(self, error: OSError | KlammError | None) -> None:
         self._peers.happened(partial(self._events.lost, error))

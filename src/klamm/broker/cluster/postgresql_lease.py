@@ -49,7 +49,7 @@ class PostgresLease:
         )
         self._dead: dict[int, int] = {}  # epochs of brokers that are dead, by id
         self._observed: dict[int, tuple[int, int]] = {}  # by broker: last renewal, and when it was first seen
-        self._looked_at_ms = -1
+        self._read_at_ms = -1
 
     def _connected(self, connection: Connection[Any]) -> None:
         check_not_pooled(connection, self._address)
@@ -101,11 +101,11 @@ class PostgresLease:
         if not judges_silence:
             # Locks end with a restart of the database too: only silence proves a death.
             return False
-        if self.now_ms() - self._looked_at_ms >= _CACHED_MS:
-            self._look()
+        if self.now_ms() - self._read_at_ms >= _CACHED_MS:
+            self._read_brokers()
         return self._dead.get(broker.broker_id) == broker.epoch
 
-    def _look(self) -> None:
+    def _read_brokers(self) -> None:
         """Find out which brokers are dead.
 
         The database's clock may have been set forward: then all leases seem to have expired, and their
@@ -118,12 +118,12 @@ class PostgresLease:
                 f"{self._rules.is_dead()} FROM broker",
                 self._rules.values(),
             ).fetchall()
-        self._looked_at_ms = self.now_ms()
+        self._read_at_ms = self.now_ms()
         self._dead = {}
         for broker_id, epoch, renewal, is_dead in rows:
             known, seen_at_ms = self._observed.get(broker_id, (None, -1))
             if known != renewal:
-                self._observed[broker_id] = renewal, self._looked_at_ms
+                self._observed[broker_id] = renewal, self._read_at_ms
             elif is_dead and asked_at_ms - seen_at_ms >= self._rules.silence_ms:
                 self._dead[broker_id] = epoch
 

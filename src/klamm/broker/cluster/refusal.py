@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.named_tuple import NamedTuple
 
 
 class Refusal(NamedTuple):
@@ -15,3 +16,7 @@ class Refusal(NamedTuple):
 
 def no_such_topic(name: str) -> Refusal:
     return Refusal(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
+
+
+def disk_is_full(why: str) -> Refusal:
+    return Refusal(ErrorCode.kafka_storage_error, f"Nothing can be created: {why}.")

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
-
-from klamm.config import as_text
-from klamm.protocol.lazy_dataclass import dataclass
-
-if TYPE_CHECKING:
-    from klamm.broker.config.broker_config import BrokerConfig
+from typing import Final
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
@@ -23,7 +16,6 @@ FORBIDDEN_TOPIC: Final = "__cluster_metadata"
 
 LONGEST_NAME: Final = 249  # leaves room for the partition and a suffix in the name of a directory
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
-EVENTS_SEGMENT_BYTES: Final = 16 * 1024 * 1024
 
 
 def is_internal(topic: str) -> bool:
@@ -53,46 +45,3 @@ def name_problem(topic: str) -> str | None:
 def collision_key(topic: str) -> str:
     """Topics with the same key are indistinguishable in metric names, which have no dots."""
     return topic.replace(".", "_")
-
-
-@dataclass(frozen=True, slots=True)
-class InternalTopic:
-    """The shape and configuration of an internal topic."""
-
-    num_partitions: int
-    replication_factor: int
-    configs: Mapping[str, str]
-
-
-def internal_topic(name: str, config: BrokerConfig) -> InternalTopic:
-    """The shape of an internal topic on a broker with this configuration."""
-    match name:
-        case "__consumer_offsets":
-            return InternalTopic(
-                config.offsets_topic_num_partitions,
-                config.offsets_topic_replication_factor,
-                {
-                    "cleanup.policy": "compact",
-                    "compression.type": "producer",
-                    "segment.bytes": as_text(config.offsets_topic_segment_bytes),
-                },
-            )
-        case "__transaction_state":
-            return InternalTopic(
-                config.transaction_state_log_num_partitions,
-                config.transaction_state_log_replication_factor,
-                {
-                    "cleanup.policy": "compact",
-                    "compression.type": "uncompressed",
-                    "min.insync.replicas": as_text(config.transaction_state_log_min_isr),
-                    "segment.bytes": as_text(config.transaction_state_log_segment_bytes),
-                    "unclean.leader.election.enable": "false",
-                },
-            )
-        case _:
-            # One partition keeps the events of a broker in order.
-            return InternalTopic(
-                1,
-                config.default_replication_factor,
-                {"cleanup.policy": "delete", "segment.bytes": as_text(EVENTS_SEGMENT_BYTES)},
-            )

@@ -6,23 +6,23 @@ Checks are in Kafka's order, so that a request with several faults gets the same
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Final, NoReturn, TypeVar
 
 from klamm.broker.cluster.image import ClusterImage
+from klamm.broker.cluster.internal_topics import internal_topic
 from klamm.broker.cluster.placement import leader_counts, place_partitions
 from klamm.broker.cluster.refusal import Refusal
 from klamm.broker.cluster.topic_names import (
     FORBIDDEN_TOPIC,
     collision_key,
-    internal_topic,
     is_internal,
     name_problem,
 )
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.config import ConfigError
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.messages.create_partitions import CreatePartitionsTopic
 from klamm.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic
 from klamm.storage.cluster import BrokerState, PartitionRegistration, TopicState, new_topic_id

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from klamm.broker.cluster.following import ClusterFollower, topic_config
 from klamm.broker.cluster.image import ClusterImage
-from klamm.broker.cluster.refusal import Refusal, no_such_topic
+from klamm.broker.cluster.refusal import Refusal, disk_is_full, no_such_topic
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.partitions.registry import PartitionRegistry
 from klamm.broker.services import RunBlocking
@@ -139,6 +139,16 @@ class TopicManager:
         """Replace the overrides of a group or of client metrics by what `decide` makes of them."""
         return await self._alone(lambda: self._alter(resource_type, name, decide))
 
+    async def alter_all_kept(
+        self,
+        resource_type: ConfigResourceType,
+        decisions: Mapping[str, Callable[[Mapping[str, str]], dict[str, str]]],
+    ) -> Mapping[str, Refusal]:
+        """As `alter_kept` for many resources, stored one by one and shown together; returns the refusals."""
+        if not decisions:
+            return {}
+        return await self._alone(lambda: self._alter_all(resource_type, decisions))
+
     async def close(self) -> None:
         """Wait for the changes that have begun."""
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -185,6 +195,10 @@ class TopicManager:
         self, plan: Callable[[Collection[str] | None], Mapping[str, Plan | Refusal]]
     ) -> Mapping[str, Plan | Refusal]:
         outcomes = plan(None)
+        if why := self._partitions.logs.why_full():
+            # Not a topic whose logs cannot be made, and that has to be deleted again.
+            full = disk_is_full(why)
+            return {name: each if isinstance(each, Refusal) else full for name, each in outcomes.items()}
         has_refusals = any(isinstance(each, Refusal) for each in outcomes.values())
         return plan(None) if has_refusals and await self.look_again() else outcomes
 
@@ -319,6 +333,32 @@ class TopicManager:
             if not isinstance(failure, ConflictError):
                 return _not_stored(failure)
         return _LOST_EVERY_RACE
+
+    async def _alter_all(
+        self,
+        resource_type: ConfigResourceType,
+        decisions: Mapping[str, Callable[[Mapping[str, str]], dict[str, str]]],
+    ) -> Mapping[str, Refusal]:
+        def store(name: str) -> None:
+            present = self._image.configs(resource_type, name)
+            altered = decisions[name](present)
+            if altered != present:
+                self._cluster.replace_configs(resource_type, name, altered, expected=dict(present))
+
+        refusals: dict[str, Refusal] = {}
+        pending = list(decisions)
+        for _ in range(_TRIES):
+            failures = await self._stored(store, pending)
+            lost = []
+            for name, failure in zip(pending, failures, strict=True):
+                if isinstance(failure, ConflictError):
+                    lost.append(name)
+                elif failure is not None:
+                    refusals[name] = _not_stored(failure)
+            pending = lost
+            if not pending:
+                return refusals
+        return refusals | dict.fromkeys(pending, _LOST_EVERY_RACE)
 
     def contradicted_topic(self, name: str, altered: Mapping[str, str]) -> Refusal | None:
         """A topic whose own settings contradict new ones of this broker or, with name "", of all."""

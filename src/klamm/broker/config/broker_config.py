@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from os.path import abspath
 from typing import TYPE_CHECKING, Any, Final
 
+from klamm.broker.config.http_ports import http_ports
+from klamm.broker.config.security_settings import ListenerValues, listener_values
 from klamm.broker.config.settings import BROKER_SETTINGS, MIB
 from klamm.broker.net.listeners import (
     Listener,
     advertised_listeners,
     bound_listeners,
-    check_protocols,
-    control_listener,
     inter_broker_listener,
-    metrics_listener,
+    is_address,
+    listener_protocols,
 )
 from klamm.config import (
     DOUBLE_MAX,
@@ -28,7 +30,6 @@ from klamm.config import (
     load_file,
     merge,
 )
-from klamm.protocol.lazy_dataclass import dataclass, field_names
 from klamm.storage.topic_config import TopicConfig
 
 if TYPE_CHECKING:
@@ -63,6 +64,15 @@ class BrokerConfig:
     listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "localhost", 9092),)
     advertised_listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "localhost", 9092),)
     inter_broker_listener_name: str = "PLAINTEXT"
+    listener_values: Mapping[str, ListenerValues] = field(
+        default_factory=lambda: {"PLAINTEXT": ListenerValues("PLAINTEXT")}
+    )
+    sasl_mechanism_inter_broker_protocol: str | None = None
+    klamm_login_timeout_ms: int = 10_000
+    klamm_max_unauthenticated_connections: int = 1000
+    klamm_max_unauthenticated_connections_per_ip: int = 100
+    klamm_allow_plaintext_passwords: bool = False
+    klamm_scram_close_on_delete: bool = False
     log_dirs: tuple[str, ...] = ("klamm-data",)
 
     num_partitions: int = 1
@@ -74,6 +84,8 @@ class BrokerConfig:
     connections_max_idle_ms: int = 600_000
     max_connections: int = INT_MAX
     max_connections_per_ip: int = INT_MAX
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_connection_creation_rate: int = INT_MAX
     fetch_max_bytes: int = 57_671_680
     max_incremental_fetch_session_cache_slots: int = 1000
     max_request_partition_size_limit: int = 2000
@@ -82,10 +94,13 @@ class BrokerConfig:
     klamm_flush: str = "commit"
     klamm_journal_file_bytes: int = 16 * MIB
     klamm_journal_round_bytes: int = 128 * 1024
+    klamm_disk_reserve_bytes: int = 16 * MIB
     klamm_record_validation: str = "header"
     klamm_decompress_max_bytes: int = 64 * MIB
     klamm_metrics_listener: Listener | None = None
+    klamm_metrics_token: Password | None = None
     klamm_control_listener: Listener | None = None
+    klamm_control_token: Password | None = None
     klamm_clock: str = "system"
 
     broker_heartbeat_interval_ms: int = 1000
@@ -98,8 +113,6 @@ class BrokerConfig:
 
     log_retention_check_interval_ms: int = 300_000
     log_flush_offset_checkpoint_interval_ms: int = 60_000
-    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
-    replica_high_watermark_checkpoint_interval_ms: int = 5000
     log_cleaner_enable: bool = True
     log_cleaner_threads: int = 1
     log_cleaner_backoff_ms: int = 15_000
@@ -111,8 +124,20 @@ class BrokerConfig:
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 3000
     group_max_size: int = INT_MAX
+    group_consumer_session_timeout_ms: int = 45000
+    group_consumer_min_session_timeout_ms: int = 45000
+    group_consumer_max_session_timeout_ms: int = 60000
+    group_consumer_heartbeat_interval_ms: int = 5000
+    group_consumer_min_heartbeat_interval_ms: int = 5000
+    group_consumer_max_heartbeat_interval_ms: int = 15000
+    group_consumer_assignment_interval_ms: int = 0
+    group_consumer_min_assignment_interval_ms: int = 0
+    group_consumer_max_assignment_interval_ms: int = 15000
+    group_consumer_max_size: int = INT_MAX
+    group_consumer_migration_policy: str = "bidirectional"
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    group_consumer_regex_refresh_interval_ms: int = 600000
     offset_metadata_max_bytes: int = 4096
-    offsets_load_buffer_size: int = 5_242_880
     offsets_topic_num_partitions: int = 50
     offsets_topic_replication_factor: int = 3
     offsets_topic_segment_bytes: int = 104_857_600
@@ -125,7 +150,6 @@ class BrokerConfig:
     transaction_state_log_replication_factor: int = 3
     transaction_state_log_min_isr: int = 2
     transaction_state_log_segment_bytes: int = 104_857_600
-    transaction_state_log_load_buffer_size: int = 5_242_880
     transaction_max_timeout_ms: int = 900_000
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
     transactional_id_expiration_ms: int = 604_800_000
@@ -136,6 +160,16 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int = 600_000
     add_partitions_to_txn_retry_backoff_ms: int = 20
     add_partitions_to_txn_retry_backoff_max_ms: int = 100
+
+    klamm_authorizer: str = ""
+    authorizer_class_name: str = ""
+    super_users: Password | None = None
+    allow_everyone_if_no_acl_found: bool = False
+
+    @property
+    def has_acls(self) -> bool:
+        """Whether requests are authorized by access control lists."""
+        return bool(self.klamm_authorizer or self.authorizer_class_name)
 
     @classmethod
     def load(
@@ -172,8 +206,9 @@ class BrokerConfig:
         plain: dict[str, Any] = {field: values[name] for field, name in _NAMES_BY_FIELD.items()}
         controllers = values.words("controller.listener.names")
         bound = bound_listeners(values.words("listeners"), controllers)
-        check_protocols(values.text("listener.security.protocol.map"), bound)
+        protocols = listener_protocols(values.text("listener.security.protocol.map"), bound)
         advertised = values["advertised.listeners"]
+        http = http_ports(values, protocols)
         between = values["inter.broker.listener.name"]
         config = cls(
             **plain,
@@ -189,10 +224,15 @@ class BrokerConfig:
             ),
             log_dirs=_log_dirs(values),
             inter_broker_listener_name=inter_broker_listener(
-                None if between is None else str(between), bound
+                None if between is None else str(between),
+                values.optional_text("security.inter.broker.protocol"),
+                bound,
+                protocols,
             ),
-            klamm_metrics_listener=metrics_listener(values.optional_text("klamm.metrics.listener")),
-            klamm_control_listener=control_listener(values.optional_text("klamm.control.listener")),
+            listener_values=listener_values({**protocols, **http.protocols}, layers.merged),
+            max_connections_per_ip_overrides=_overrides(values),
+            klamm_metrics_listener=http.metrics,
+            klamm_control_listener=http.control,
         )
         config.topic_config({})  # the defaults of topics must be consistent too
         return config
@@ -221,12 +261,14 @@ _COMPOSED: Final = frozenset(
         "advertised_listeners",
         "log_dirs",
         "inter_broker_listener_name",
+        "listener_values",
+        "max_connections_per_ip_overrides",
         "klamm_metrics_listener",
         "klamm_control_listener",
     }
 )
 _NAMES_BY_FIELD: Final[Mapping[str, str]] = {
-    field: field.replace("_", ".") for field in field_names(BrokerConfig) if field not in _COMPOSED
+    each.name: each.name.replace("_", ".") for each in fields(BrokerConfig) if each.name not in _COMPOSED
 }
 
 
@@ -246,6 +288,24 @@ def _log_dirs(values: Values) -> tuple[str, ...]:
     if "" in dirs or len({abspath(path) for path in dirs}) < len(dirs):
         raise ConfigError("log.dirs", f"log.dirs={','.join(dirs)} repeats a folder: name each once")
     return dirs
+
+
+def _overrides(values: Values) -> dict[str, int]:
+    """Limits of connections by address."""
+    name = "max.connections.per.ip.overrides"
+    found: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in values.text(name).split(","))):
+        address, _, count = part.rpartition(":")
+        address = address.strip().strip("[]")
+        if not is_address(address) or not count.strip().isdecimal():
+            raise ConfigError(name, f"invalid value {part} for {name}: expected ADDRESS:NUMBER")
+        found[address] = int(count)
+    if not found and values.integer("max.connections.per.ip") == 0:
+        raise ConfigError(
+            "max.connections.per.ip",
+            f"max.connections.per.ip=0 refuses all clients: set {name} for those that may connect",
+        )
+    return found
 
 
 def _check_together(values: Values) -> None:

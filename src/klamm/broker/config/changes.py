@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
 from klamm.broker.cluster.topic_names import name_problem
 from klamm.broker.config.broker_config import BrokerConfig
+from klamm.broker.config.security_settings import PREFIX, listener_setting
 from klamm.broker.config.settings import BROKER_SETTINGS, MIN_IN_SYNC
 from klamm.config import ConfigError, Definition, Kind, as_text
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.storage.topic_settings import TOPIC_SETTINGS
 
 
@@ -90,7 +91,7 @@ def _check_broker(config: BrokerConfig, made: Mapping[str, str], *, cluster_wide
     layers = config.layers
     for name in made:
         try:
-            setting = BROKER_SETTINGS[name]
+            setting = listener_setting(name) or BROKER_SETTINGS[name]
         except ConfigError as error:
             raise AlterError(ErrorCode.invalid_config, str(error)) from error
         if not setting.dynamic:
@@ -99,10 +100,15 @@ def _check_broker(config: BrokerConfig, made: Mapping[str, str], *, cluster_wide
                 f"{name} cannot be changed while the broker runs: change its configuration and restart it",
             )
     try:
-        config.changed(
+        changed = config.changed(
             dynamic_default=made if cluster_wide else layers.dynamic_default,
             dynamic=layers.dynamic if cluster_wide else made,
         )
+        if any(name.startswith(("ssl.", PREFIX)) for name in made):
+            # Imported here: not needed where no listener has TLS.
+            from klamm.broker.security.tls_listener import check_certificates  # noqa: PLC0415
+
+            check_certificates(changed.listener_values.values())
     except ConfigError as error:
         # Kafka answers an invalid value of a topic with INVALID_CONFIG, one of a broker with INVALID_REQUEST.
         raise AlterError(ErrorCode.invalid_request, str(error)) from error

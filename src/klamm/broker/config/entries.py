@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from klamm.broker.config.broker_config import BrokerConfig, Layers
 from klamm.broker.config.idle_settings import REPLICATION_THROTTLES
 from klamm.broker.config.settings import BROKER_SETTINGS
 from klamm.config import ConfigSource, Setting, as_text
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.storage.topic_config import effective_values
 from klamm.storage.topic_settings import BROKER_NAMES, TOPIC_SETTINGS
 
@@ -45,7 +45,7 @@ def describe_topic(
     entries = []
     for setting in _wanted(TOPIC_SETTINGS.settings, keys):
         broker_names = [broker.name for broker in BROKER_NAMES.get(setting.name, ())]
-        synonyms = _broker_synonyms(config.layers, broker_names)
+        synonyms = broker_synonyms(config.layers, broker_names)
         if setting.name in overrides:
             own = ConfigSynonym(setting.name, as_text(values[setting.name]), ConfigSource.TOPIC)
             synonyms = (own, *synonyms)
@@ -62,7 +62,7 @@ def describe_broker(config: BrokerConfig, keys: Collection[str] | None = None) -
         if value is None and setting in REPLICATION_THROTTLES:
             continue
         names = [setting.name, *(name for name in _kin(setting.name) if name != setting.name)]
-        synonyms = _broker_synonyms(config.layers, names)
+        synonyms = broker_synonyms(config.layers, names)
         entries.append(described_setting(setting, None if value is None else as_text(value), synonyms))
     return entries
 
@@ -100,7 +100,7 @@ def _wanted(settings: Mapping[str, Setting], keys: Collection[str] | None) -> It
     return (settings[name] for name in sorted(settings) if not keys or name in keys)
 
 
-def _broker_synonyms(layers: Layers, names: Sequence[str]) -> tuple[ConfigSynonym, ...]:
+def broker_synonyms(layers: Layers, names: Sequence[str]) -> tuple[ConfigSynonym, ...]:
     """The sources of a value, in order of precedence.
 
     Kafka leaves out what comes before the setting's own name, so hours alone never explain `.ms`.

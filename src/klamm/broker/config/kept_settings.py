@@ -1,17 +1,25 @@
-"""Settings of groups and of client metrics: checked, stored and shown as Kafka does, without effect here.
+"""Settings of groups and of client metrics: checked, stored and shown as Kafka does.
 
-Tools and clients may set them for any cluster. What they are for, klamm does not have: groups of newer
-kinds, and metrics that clients push.
+Those of consumer groups have effect, at the next heartbeat of each member. Tools and clients may set the
+others too; what they are for, klamm does not have: share and streams groups, and metrics that clients push.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Final
 
+from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.config.changes import AlterError, Make
-from klamm.broker.config.entries import ConfigSynonym, DescribedSetting, described_setting
+from klamm.broker.config.consumer_groups import check_group, group_defaults
+from klamm.broker.config.entries import (
+    ConfigSynonym,
+    DescribedSetting,
+    broker_synonyms,
+    described_setting,
+)
 from klamm.config import (
     Check,
     ConfigError,
@@ -27,7 +35,6 @@ from klamm.config import (
     one_of,
 )
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.storage.cluster import ConfigResourceType
 
 _NO_LISTS: Final = Definition(())  # Kafka appends to no setting of these resources, although some are lists
@@ -78,9 +85,19 @@ def _of_members(kind: str) -> tuple[Setting, ...]:
     )  # fmt: skip
 
 
+def _of_consumers(name: str, default: int, low: int, doc: str) -> Setting:
+    """A setting of consumer groups; its limits are the broker's."""
+    return Setting(name=name, kind=Kind.INT, default=default, check=at_least(low), doc=doc, dynamic=True)
+
+
 GROUP_SETTINGS: Final = Definition(
     (
-        *_of_members("consumer"),
+        _of_consumers("consumer.session.timeout.ms", 45_000, 1,
+                      "How long a member of a consumer group may be silent."),
+        _of_consumers("consumer.heartbeat.interval.ms", 5_000, 1,
+                      "How often a member of a consumer group sends a heartbeat."),
+        _of_consumers("consumer.assignment.interval.ms", 0, 0,
+                      "The shortest time between two assignments of a consumer group."),
         *_of_members("share"),
         *_of_members("streams"),
         _setting("share.auto.offset.reset", Kind.STRING, "latest", _OFFSET_RESET,
@@ -125,7 +142,7 @@ class KeptResource:
     noun: str
     has_default_synonyms: bool
     unknown_name: ErrorCode
-    check: Callable[[Values], None]
+    check: Callable[[Values, Collection[str], BrokerConfig], None]
 
     @property
     def no_name(self) -> str:
@@ -133,24 +150,32 @@ class KeptResource:
         return f"{self.noun} name must not be empty"
 
     def described(
-        self, overrides: Mapping[str, str], keys: Collection[str] | None = None
+        self, overrides: Mapping[str, str], keys: Collection[str] | None, config: BrokerConfig
     ) -> list[DescribedSetting]:
         """The settings of a resource with these overrides; `keys` none or empty: all of them."""
+        defaults = group_defaults(config) if self.resource_type is ConfigResourceType.GROUP else {}
         values = self.definition.parse(overrides)
         entries = []
         for name, setting in sorted(self.definition.settings.items()):
             if keys and name not in keys:
                 continue
+            default = as_text(defaults.get(name, setting.default))
             synonyms: tuple[ConfigSynonym, ...] = ()
-            if self.has_default_synonyms:
-                broker_name = name if name in _OWN_DEFAULT else f"group.{name}"
-                synonyms = (ConfigSynonym(broker_name, as_text(setting.default), ConfigSource.DEFAULT),)
+            broker_name = name if name in _OWN_DEFAULT else f"group.{name}"
+            if name in defaults:
+                synonyms = broker_synonyms(config.layers, [broker_name])
+            elif self.has_default_synonyms:
+                synonyms = (ConfigSynonym(broker_name, default, ConfigSource.DEFAULT),)
+            shown = default
             if name in overrides:
-                synonyms = (ConfigSynonym(name, as_text(values[name]), self.source), *synonyms)
-            entries.append(described_setting(setting, as_text(values[name]), synonyms))
+                shown = as_text(values[name])
+                synonyms = (ConfigSynonym(name, shown, self.source), *synonyms)
+            entries.append(described_setting(setting, shown, synonyms))
         return entries
 
-    def altered(self, resource: str, current: Mapping[str, str], make: Make) -> dict[str, str]:
+    def altered(
+        self, resource: str, current: Mapping[str, str], make: Make, config: BrokerConfig
+    ) -> dict[str, str]:
         """The overrides of a resource after a request. Raises AlterError."""
         made = make(_NO_LISTS, current)
         if not resource:
@@ -159,17 +184,13 @@ class KeptResource:
             if name not in self.definition:
                 raise AlterError(self.unknown_name, f"Unknown {self.noun.lower()} configuration: {name}")
         try:
-            self.check(self.definition.parse(made))
+            self.check(self.definition.parse(made), made, config)
         except ConfigError as error:
             raise AlterError(ErrorCode.invalid_config, str(error)) from error
         return made
 
 
-def _check_group(values: Values) -> None:
-    """Settings of a group have only limits of their own."""
-
-
-def _check_metrics(values: Values) -> None:
+def _check_metrics(values: Values, given: Collection[str], config: BrokerConfig) -> None:
     if values.integer("interval.ms") not in _INTERVALS_MS:
         raise AlterError(ErrorCode.invalid_request, "interval.ms must be from 100 to 3600000 (1 hour)")
     for pattern in values.words("match"):
@@ -192,7 +213,7 @@ KEPT_RESOURCES: Final = {
             "Group",
             has_default_synonyms=True,
             unknown_name=ErrorCode.invalid_config,
-            check=_check_group,
+            check=check_group,
         ),
         KeptResource(
             ConfigResourceType.CLIENT_METRICS,

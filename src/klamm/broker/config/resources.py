@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.cluster.refusal import Refusal, no_such_topic
@@ -26,7 +27,6 @@ from klamm.broker.config.entries import (
 )
 from klamm.broker.config.kept_settings import KEPT_RESOURCES
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.storage.cluster import ConfigResourceType
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def describe(
             kept = KEPT_RESOURCES[ConfigResourceType(resource_type)]
             if not name:
                 return Refusal(ErrorCode.invalid_request, kept.no_name)
-            return kept.described(services.image.configs(kept.resource_type, name), keys)
+            return kept.described(services.image.configs(kept.resource_type, name), keys, services.config)
         case loggers.BROKER_LOGGER:
             return _foreign_broker(services, name) or loggers.describe_loggers(keys)
         case _:
@@ -128,7 +128,7 @@ async def _alter_kept(services: Services, wish: Wish, *, validate_only: bool) ->
     kept = KEPT_RESOURCES[ConfigResourceType(wish.resource_type)]
 
     def decide(current: Mapping[str, str]) -> dict[str, str]:
-        return kept.altered(wish.name, current, wish.make)
+        return kept.altered(wish.name, current, wish.make, services.config)
 
     if validate_only:
         decide(services.image.configs(kept.resource_type, wish.name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.broker.config.idle_settings import IDLE_SETTINGS
+from klamm.broker.config.security_settings import BEFORE_LOGIN, BETWEEN_BROKERS, LISTENER_SETTINGS, PREFIX
 from klamm.config import (
     DOUBLE_MAX,
     INT_MAX,
@@ -17,6 +18,7 @@ from klamm.config import (
     between,
     not_empty,
     one_of,
+    word_of,
 )
 from klamm.storage.topic_settings import BROKER_DEFAULT_SETTINGS
 
@@ -36,15 +38,17 @@ def _dynamic(setting: Setting) -> Setting:
 _SERVER: Final = (
     _broker("node.id", Kind.INT, 1, at_least(0), "This broker's number in the cluster."),
     _broker("broker.id", Kind.INT, -1, at_least(-1), "The older name of node.id; -1 leaves it to node.id."),
-    _broker("broker.rack", Kind.STRING, None, not_empty(), "The rack of this broker, reported to clients."),
+    _broker("broker.rack", Kind.STRING, None, not_empty(),
+            "The rack of this broker, for clients; with --brokers N racks by turns, as in east,west."),
     _broker("listeners", Kind.LIST, ("PLAINTEXT://localhost:9092",), not_empty(),
             "Where to listen: NAME://host:port, several by commas; no host: all interfaces; port 0: any."),
     _broker("advertised.listeners", Kind.LIST, None, not_empty(),
             "Addresses that clients connect to; the value of listeners when not set."),
     _broker("inter.broker.listener.name", Kind.STRING, None, not_empty(),
             "The listener that other brokers of the cluster connect to; the first one when not set."),
-    _broker("listener.security.protocol.map", Kind.STRING, "PLAINTEXT:PLAINTEXT",
-            None, "NAME:PLAINTEXT, separated by commas; every listener of klamm is PLAINTEXT."),
+    _broker("listener.security.protocol.map", Kind.STRING,
+            "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", None,
+            "What each listener speaks: NAME:PROTOCOL, separated by commas."),
     _broker("controller.listener.names", Kind.LIST, (), None,
             "Listeners of this name are for Kafka's controllers; klamm leaves them out."),
     _broker("log.dirs", Kind.LIST, None, not_empty(), "The data folders; wins over log.dir."),
@@ -61,9 +65,10 @@ _SERVER: Final = (
             "Bytes of requests that are received and not answered, of all clients; 0 or less: no limit."),
     _broker("connections.max.idle.ms", Kind.LONG, 600000, None,
             "Silence that ends a connection; negative: none."),
-    _dynamic(_broker("max.connections", Kind.INT, INT_MAX, at_least(0), "Connections in all.")),
-    _dynamic(_broker("max.connections.per.ip", Kind.INT, INT_MAX, at_least(1),
-                     "Connections of one address.")),
+    _dynamic(_broker("max.connections.per.ip", Kind.INT, INT_MAX, at_least(0),
+                     "Connections of one address; 0 only beside max.connections.per.ip.overrides.")),
+    _dynamic(_broker("max.connections.per.ip.overrides", Kind.STRING, "", None,
+                     "Connections of some addresses, ADDRESS:NUMBER, separated by commas.")),
     _broker("fetch.max.bytes", Kind.INT, 57671680, at_least(1024),
             "What one Fetch answer may carry, plus a batch."),
     _broker("max.incremental.fetch.session.cache.slots", Kind.INT, 1000, at_least(0), "Fetch sessions kept."),
@@ -80,14 +85,24 @@ _SERVER: Final = (
     _broker("klamm.journal.round.bytes", Kind.INT, 128 * 1024, at_least(0),
             "Up to how many produced bytes one flush writes to the journal; larger logs are flushed by "
             "themselves."),
+    _broker("klamm.disk.reserve.bytes", Kind.LONG, 16 * MIB, at_least(0),
+            "Room kept on the disk of each log directory, at most a tenth of it, for deletion, trimming and "
+            "a clean stop when it is full; 0: none."),
     _broker("klamm.record.validation", Kind.STRING, "header", one_of("header", "records"),
             "header: accept compressed batches whose header and checksum are valid. records: decode all."),
     _broker("klamm.decompress.max.bytes", Kind.INT, 64 * MIB, at_least(MIB),
             "What one batch may decompress to."),
     _broker("klamm.metrics.listener", Kind.STRING, None, not_empty(),
-            "Where Prometheus reads /metrics, host:port; nowhere when it is not set."),
+            "Where Prometheus reads /metrics, HOST:PORT, or https://HOST:PORT with the settings "
+            "listener.name.metrics.ssl.*; nowhere when it is not set."),
+    _broker("klamm.metrics.token", Kind.PASSWORD, None, None,
+            "What Prometheus must send to read /metrics: Authorization: Bearer TOKEN."),
     _broker("klamm.control.listener", Kind.STRING, None, not_empty(),
-            "The control port of a broker for tests, a loopback address; set it with `klamm up --control`."),
+            "The control port of a broker for tests, HOST:PORT, or https://HOST:PORT with the settings "
+            "listener.name.control.ssl.*; set it with `klamm up --control`."),
+    _broker("klamm.control.token", Kind.PASSWORD, None, None,
+            "What programs must send to the control port: Authorization: Bearer TOKEN. Required where the "
+            "broker has logins or an authorizer, or the port can be reached from other machines."),
     _broker("klamm.clock", Kind.STRING, "system", one_of("system", "virtual"),
             "virtual: time that the control port moves; set it with `klamm up --clock virtual`."),
 )  # fmt: skip
@@ -114,10 +129,6 @@ _LOG: Final = (
             "How often old segments are sought."),
     _broker("log.flush.offset.checkpoint.interval.ms", Kind.INT, 60000, at_least(0),
             "How often recovery points are written."),
-    _broker("log.flush.start.offset.checkpoint.interval.ms", Kind.INT, 60000, at_least(0),
-            "How often log starts are written."),
-    _broker("replica.high.watermark.checkpoint.interval.ms", Kind.LONG, 5000, None,
-            "How often high watermarks are written."),
     _broker("log.cleaner.enable", Kind.BOOLEAN, True, None, "Compaction runs."),
     _dynamic(_broker("log.cleaner.threads", Kind.INT, 1, at_least(0), "Logs compacted at the same time.")),
     _dynamic(_broker("log.cleaner.backoff.ms", Kind.LONG, 15000, at_least(0),
@@ -138,8 +149,34 @@ _GROUPS: Final = (
     _broker("group.initial.rebalance.delay.ms", Kind.INT, 3000, None,
             "How long an empty group waits for more members before its first assignment."),
     _broker("group.max.size", Kind.INT, INT_MAX, at_least(1), "Members of one group, at most."),
+    _broker("group.consumer.session.timeout.ms", Kind.INT, 45000, at_least(1),
+            "How long a member of a consumer group may be silent."),
+    _broker("group.consumer.min.session.timeout.ms", Kind.INT, 45000, at_least(1),
+            "The shortest session timeout that a consumer group may be given."),
+    _broker("group.consumer.max.session.timeout.ms", Kind.INT, 60000, at_least(1),
+            "The longest session timeout that a consumer group may be given."),
+    _broker("group.consumer.heartbeat.interval.ms", Kind.INT, 5000, at_least(1),
+            "How often a member of a consumer group sends a heartbeat."),
+    _broker("group.consumer.min.heartbeat.interval.ms", Kind.INT, 5000, at_least(1),
+            "The shortest heartbeat interval that a consumer group may be given."),
+    _broker("group.consumer.max.heartbeat.interval.ms", Kind.INT, 15000, at_least(1),
+            "The longest heartbeat interval that a consumer group may be given."),
+    _dynamic(_broker("group.consumer.assignment.interval.ms", Kind.INT, 0, at_least(0),
+                     "The shortest time between two assignments of a consumer group.")),
+    _broker("group.consumer.min.assignment.interval.ms", Kind.INT, 0, at_least(0),
+            "The shortest such time that a consumer group may be given."),
+    _broker("group.consumer.max.assignment.interval.ms", Kind.INT, 15000, at_least(0),
+            "The longest such time that a consumer group may be given."),
+    _broker("group.consumer.max.size", Kind.INT, INT_MAX, at_least(1),
+            "Members of one consumer group, at most."),
+    _broker("group.consumer.assignors", Kind.LIST, ("uniform", "range"), None,
+            "Assignors of consumer groups, the first by default: built-in ones, or package.module:Class."),
+    _broker("group.consumer.migration.policy", Kind.STRING, "bidirectional",
+            word_of("disabled", "upgrade", "downgrade", "bidirectional"),
+            "How a group with members may change its protocol; upgrade: classic to consumer."),
+    _broker("group.consumer.regex.refresh.interval.ms", Kind.INT, 600000, at_least(10000),
+            "How often subscriptions by regular expression are matched again."),
     _broker("offset.metadata.max.bytes", Kind.INT, 4096, None, "The longest note beside a committed offset."),
-    _broker("offsets.load.buffer.size", Kind.INT, 5242880, at_least(1), "Bytes read at once while loading."),
     _broker("offsets.topic.num.partitions", Kind.INT, 50, at_least(1), "Partitions of __consumer_offsets."),
     _broker("offsets.topic.replication.factor", Kind.SHORT, 3, at_least(1), _AT_MOST_RUNNING),
     _broker("offsets.topic.segment.bytes", Kind.INT, 104857600, at_least(1),
@@ -162,8 +199,6 @@ _TRANSACTIONS: Final = (
             "Reported to clients; the store keeps records durable, not replicas."),
     _broker("transaction.state.log.segment.bytes", Kind.INT, 104857600, at_least(1),
             "Segment size of __transaction_state."),
-    _broker("transaction.state.log.load.buffer.size", Kind.INT, 5242880, at_least(1),
-            "Bytes read at once while loading."),
     _broker("transaction.max.timeout.ms", Kind.INT, 900000, at_least(1), "The longest transaction timeout."),
     _broker("transaction.abort.timed.out.transaction.cleanup.interval.ms", Kind.INT, 10000, at_least(1),
             "How often transactions past their timeout are sought."),
@@ -185,10 +220,22 @@ _TRANSACTIONS: Final = (
             "Clients may prepare a transaction, and commit or abort it at any later time (KIP-939)."),
 )  # fmt: skip
 
+ACL_AUTHORIZERS: Final = ("acl", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")
+
+_ACCESS: Final = (
+    _broker("klamm.authorizer", Kind.STRING, "", one_of("", *ACL_AUTHORIZERS),
+            "acl: requests are authorized by access control lists. Empty: everything is allowed."),
+    _broker("authorizer.class.name", Kind.STRING, "", one_of("", *ACL_AUTHORIZERS),
+            "Kafka's name of klamm.authorizer; takes the class name of Kafka's StandardAuthorizer."),
+    _broker("super.users", Kind.PASSWORD, None, None,
+            "Principals that may do everything, such as User:admin;User:broker."),
+    _broker("allow.everyone.if.no.acl.found", Kind.BOOLEAN, False, None,
+            "Whether all clients may use a resource that no access control list is about."),
+)  # fmt: skip
+
 # Families of other parts of Kafka: quorum, share groups, the consumer protocol's own groups, replication.
 _OTHER_FAMILIES: Final = (
     "controller.",
-    "group.consumer.",
     "group.share.",
     "group.streams.",
     "replica.fetch.",
@@ -201,11 +248,16 @@ BROKER_SETTINGS: Final = Definition(
     (
         *BROKER_DEFAULT_SETTINGS.settings.values(),
         *_SERVER,
+        *LISTENER_SETTINGS.values(),
+        *BETWEEN_BROKERS,
+        *BEFORE_LOGIN,
         *_CLUSTER,
         *_LOG,
         *_GROUPS,
         *_TRANSACTIONS,
+        *_ACCESS,
         *IDLE_SETTINGS,
     ),
-    ignored_prefixes=_OTHER_FAMILIES,
+    # Settings of a listener are read with those of all listeners.
+    ignored_prefixes=(*_OTHER_FAMILIES, PREFIX),
 )

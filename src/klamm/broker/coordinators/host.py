@@ -16,7 +16,7 @@ loads its shards, answers requests, writes events and begins actions. To run ano
             self.topic = topic
             topic.attach(self)  # last: shards of partitions that are open begin to load now
 
-        def act(self, shard: Shard[Any, Any], action: object) -> None:
+        def act(self, shard: Shard, action: object) -> None:
             ...  # begin the work; when it is done: self.signal(shard, MarkersWritten(...))
 
 - `ask` passes a request to the coordinator. The response is returned at once or as a promise; its type
@@ -38,19 +38,24 @@ from __future__ import annotations
 import logging
 from asyncio import AbstractEventLoop, TimerHandle
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from klamm.broker.net.context import HeldResponse, ParkedResponse, RequestContext
+from klamm.broker.net.context import HeldResponse, RequestContext
 from klamm.clock import Clock
 from klamm.coordinator.runtime.events import Event
 from klamm.coordinator.runtime.log import CoordinatorLog, LogNotLoadedError, LogUnavailableError
 from klamm.coordinator.runtime.machine import CorruptLogError
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import Shard, ShardHost, ShardStatus
+from klamm.coordinator.runtime.shard import Shard, ShardStatus
+from klamm.coordinator.runtime.shard_host import ShardHost
 from klamm.coordinator.runtime.shards import Shards
 from klamm.protocol.message import Request
+
+if TYPE_CHECKING:
+    from klamm.broker.coordinators.topic import CoordinatorTopic
 
 LOAD_BYTES: Final = 1024 * 1024  # of one log per turn of the loop: loading must not delay other requests
 STANDSTILL_MS: Final = 200  # no turn of the loop lasts that long
@@ -69,8 +74,13 @@ class Coordinator(Protocol):
         """The shards of its internal topic."""
         ...
 
-    def handle(self, request: Any, context: Context) -> None:
-        """Decide a request; the response goes to `ShardHost.send` with the context's token, now or later."""
+    @property
+    def handlers(self) -> Mapping[type, Callable[[Any, Context], None]]:
+        """What takes a request of each type to its shards."""
+        ...
+
+    def partition_for(self, key: str) -> int:
+        """The partition of its topic for a key."""
         ...
 
 
@@ -94,6 +104,8 @@ class _Retry(NamedTuple):
 class CoordinatorHost(Generic[Hosted]):
     """Runs one coordinator. Everything happens on the event loop."""
 
+    topic: CoordinatorTopic  # set by subclasses that have one
+
     def __init__(
         self,
         loop: AbstractEventLoop,
@@ -111,14 +123,16 @@ class CoordinatorHost(Generic[Hosted]):
         self._grace_ms = grace_ms
         self.coordinator = make_coordinator(self)
         self.shards = self.coordinator.shards
-        self._handle = self.coordinator.handle
+        self._handlers = self.coordinator.handlers
         self._timer: TimerHandle | None = None
         self._timer_at_ms = 0
-        self._to_load: deque[Shard[Any, Any]] = deque()
+        self.fresh_ids: Iterator[str] = iter(())  # for members that have none
+        self._to_load: deque[Shard] = deque()
         self._loads_soon = False
-        self._loading_since_ms: dict[Shard[Any, Any], int] = {}
-        self._retries: dict[Shard[Any, Any], _Retry] = {}
-        self.longest_load_ms = 0
+        self._loading_since_ms: dict[Shard, int] = {}
+        self._served: list[tuple[Shard, int]] = []  # loaded since that was logged, and how long each took
+        self._retries: dict[Shard, _Retry] = {}
+        self.longest_load_ms: int | None = None  # None: no shard has been loaded
 
     def stop(self) -> None:
         """Serve nothing from now on; requests that wait are answered with an error."""
@@ -130,24 +144,17 @@ class CoordinatorHost(Generic[Hosted]):
 
     # --- requests --------------------------------------------------------------------------------------
 
-    def ask(self, request: Request[Response], context: RequestContext) -> Response | HeldResponse[Response]:
-        """Decide; the response, or a held one when it waits for the disk."""
-        promise: HeldResponse[Response] = HeldResponse()
-        self._handle(
-            request,
-            Context(
-                self._now_ms(), self._timestamp_ms(), context.client_id, context.client_host, "", promise
-            ),
-        )
-        response = promise.response
-        return promise if response is None else response
-
-    def ask_parked(
-        self, request: Request[Response], context: RequestContext, fresh_id: str = ""
-    ) -> Response | ParkedResponse[Response]:
-        """Decide; the response, or a parked one when it waits for other clients."""
-        promise: ParkedResponse[Response] = ParkedResponse()
-        self._handle(
+    def ask(
+        self,
+        request: Request[Response],
+        context: RequestContext,
+        promise: HeldResponse[Response] | None = None,
+        fresh_id: str = "",
+    ) -> Response | HeldResponse[Response]:
+        """Decide; the response, or the promise of one, if it waits: by itself for the disk alone."""
+        if promise is None:
+            promise = HeldResponse()
+        self._handlers[type(request)](
             request,
             Context(
                 self._now_ms(),
@@ -156,6 +163,7 @@ class CoordinatorHost(Generic[Hosted]):
                 context.client_host,
                 fresh_id,
                 promise,
+                context.principal,
             ),
         )
         response = promise.response
@@ -165,7 +173,7 @@ class CoordinatorHost(Generic[Hosted]):
         """The context of work without a client, such as a timer."""
         return Context(now_ms=self._now_ms(), timestamp_ms=self._timestamp_ms())
 
-    def signal(self, shard: Shard[Any, Any], signal: object) -> None:
+    def signal(self, shard: Shard, signal: object) -> None:
         """The result of an action, or a fact from elsewhere, enters a shard. An inactive shard ignores it."""
         shard.signal(signal, self.now())
 
@@ -177,10 +185,10 @@ class CoordinatorHost(Generic[Hosted]):
     def tell(self, event: Event) -> None:
         self._events.tell(event)
 
-    def act(self, shard: Shard[Any, Any], action: object) -> None:
+    def act(self, shard: Shard, action: object) -> None:
         raise AssertionError(f"{shard.name}: nothing carries out {action!r}")
 
-    def act_early(self, shard: Shard[Any, Any], action: object) -> bool:
+    def act_early(self, shard: Shard, action: object) -> bool:
         return False
 
     def wake(self, at_ms: int) -> None:
@@ -192,7 +200,7 @@ class CoordinatorHost(Generic[Hosted]):
         delay_ms = max(0, at_ms - self._now_ms())
         self._timer = self._loop.call_later(delay_ms / 1000, self._tick)
 
-    def load(self, shard: Shard[Any, Any]) -> None:
+    def load(self, shard: Shard) -> None:
         self._loading_since_ms.setdefault(shard, self._now_ms())
         self._to_load.append(shard)
         self._load_soon()
@@ -222,17 +230,33 @@ class CoordinatorHost(Generic[Hosted]):
         took_ms = self._now_ms() - self._loading_since_ms.pop(shard)
         if shard.status is ShardStatus.ACTIVE:
             self._retries.pop(shard, None)
-            self.longest_load_ms = max(self.longest_load_ms, took_ms)
-            _log.info("%s is served at epoch %d, loaded in %d ms", shard.name, shard.epoch, took_ms)
+            self.longest_load_ms = max(self.longest_load_ms or 0, took_ms)
+            self._served.append((shard, took_ms))
         elif shard.status is ShardStatus.FAILED:
             self._retry_later(shard)
+        if not any(other.status is ShardStatus.LOADING for other in self._loading_since_ms):
+            self._tell_served()
 
-    def _load_on(self, shard: Shard[Any, Any]) -> None:
+    def _tell_served(self) -> None:
+        """One line for all that were loaded together, as all partitions of a topic are at a first start."""
+        served, self._served = self._served, []
+        for topic, group in groupby(served, key=lambda item: item[0].name.rpartition("-")[0]):
+            listed = list(group)
+            shard, _ = listed[0]
+            if len(listed) == 1:
+                _log.info("%s is served at epoch %d, loaded in %d ms", shard.name, shard.epoch, listed[0][1])
+                continue
+            longest_ms = max(took_ms for _, took_ms in listed)
+            _log.info("%d partitions of %s are served, loaded in %d ms", len(listed), topic, longest_ms)
+            for shard, took_ms in listed:
+                _log.debug("%s is served at epoch %d, loaded in %d ms", shard.name, shard.epoch, took_ms)
+
+    def _load_on(self, shard: Shard) -> None:
         """The next part of its log is in memory."""
         self._to_load.append(shard)
         self._load_soon()
 
-    def _retry_later(self, shard: Shard[Any, Any]) -> None:
+    def _retry_later(self, shard: Shard) -> None:
         retry = self._retries.get(shard)
         delay_ms = RETRY_MS if retry is None else min(2 * retry.delay_ms, MAX_RETRY_MS)
         handle = self._loop.call_later(delay_ms / 1000, self._retry, shard)
@@ -249,7 +273,7 @@ class CoordinatorHost(Generic[Hosted]):
             exc_info=None if is_expected else error,
         )
 
-    def _retry(self, shard: Shard[Any, Any]) -> None:
+    def _retry(self, shard: Shard) -> None:
         if shard.status is ShardStatus.FAILED:
             shard.reload()
         else:
@@ -269,10 +293,12 @@ class CoordinatorHost(Generic[Hosted]):
             self._fire()
 
     def _fire(self) -> None:
-        self.shards.tick(self.now())
-        next_ms = self.shards.next_look_ms()
-        if next_ms is not None:
-            self.wake(next_ms)
+        try:
+            self.shards.tick(self.now())
+        finally:  # without this the timers of all shards would stop
+            next_ms = self.shards.next_check_ms()
+            if next_ms is not None:
+                self.wake(next_ms)
 
     # --- leadership and durability ---------------------------------------------------------------------
 

@@ -1,8 +1,7 @@
 """What a transaction needs from other brokers: its markers in their partitions, and their coordinators' word.
 
-A partition or shard led here is served by a function call, another one by a request to its leader, as the
-image names it. Nothing is repeated here: a coordinator sends markers again until they are written, and a
-producer repeats a batch that could not be verified.
+Nothing is repeated here: a coordinator sends markers again until they are written, and a producer repeats a
+batch that could not be verified.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from asyncio import Future
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from klamm.broker.cluster.topic_names import TRANSACTIONS_TOPIC
 from klamm.broker.net.context import HeldResponse
 from klamm.coordinator.transaction.remembered import EPOCH_BUMP_VERSION
 from klamm.protocol.api import ApiKey
@@ -31,10 +29,9 @@ from klamm.protocol.messages.write_txn_markers import (
 from klamm.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
+    from klamm.broker.cluster.peers import Peers
     from klamm.broker.partitions.markers import MarkerResults, TransactionMarker
-    from klamm.broker.partitions.registry import Partition
     from klamm.broker.partitions.verification import ErrorCodes
-    from klamm.broker.services import Services
 
 Response = TypeVar("Response")
 
@@ -42,47 +39,13 @@ Response = TypeVar("Response")
 class RemoteTransactions:
     """Sends markers and verifications to the brokers that they concern."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
-    # --- markers ---------------------------------------------------------------------------------------
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
 
     def write(
-        self,
-        marker: TransactionMarker,
-        partitions: Sequence[TopicPartition],
-        after: Partition | None = None,
-    ) -> list[tuple[Sequence[TopicPartition], HeldResponse[MarkerResults]]]:
-        """Write a marker to partitions; a result for those of each leader.
-
-        Those that come after what another partition has are all led here.
-        """
-        if after is not None:
-            return [(partitions, self._services.markers.write(marker, partitions, after))]
-        here = self._services.image.broker_id
-        return [
-            (
-                named,
-                self._services.markers.write(marker, named)
-                if leader_id == here
-                else self._send(leader_id, marker, named),
-            )
-            for leader_id, named in self._by_leader(partitions).items()
-        ]
-
-    def _by_leader(self, partitions: Sequence[TopicPartition]) -> Mapping[int, list[TopicPartition]]:
-        """Partitions without a leader, or of a deleted topic, count as led here: that gives their error."""
-        image = self._services.image
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for name in partitions:
-            state = image.partition(*name)
-            leader_id = image.broker_id if state is None or state.leader_id < 0 else state.leader_id
-            by_leader.setdefault(leader_id, []).append(name)
-        return by_leader
-
-    def _send(
         self, leader_id: int, marker: TransactionMarker, partitions: Sequence[TopicPartition]
     ) -> HeldResponse[MarkerResults]:
+        """Write a marker to partitions that another broker leads."""
         request = WriteTxnMarkersRequest(
             [
                 WritableTxnMarker(
@@ -95,13 +58,12 @@ class RemoteTransactions:
                 )
             ]
         )
-        asked = self._services.peers.ask(leader_id, ApiKey.WRITE_TXN_MARKERS, request)
+        asked = self._peers.ask(leader_id, ApiKey.WRITE_TXN_MARKERS, request)
         return _kept(asked, partitions, _marker_results)
-
-    # --- verification ----------------------------------------------------------------------------------
 
     def verify(
         self,
+        leader_id: int,
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
@@ -109,17 +71,13 @@ class RemoteTransactions:
         *,
         add: bool,
     ) -> HeldResponse[ErrorCodes]:
-        """Ask the coordinator whether partitions are part of a transaction; with `add` they become part."""
-        transactions, image = self._services.transactions, self._services.image
-        shard = image.partition(TRANSACTIONS_TOPIC, transactions.coordinator.partition_for(transactional_id))
-        if shard is None or shard.leader_id in (image.broker_id, -1):
-            return transactions.verify(transactional_id, producer_id, producer_epoch, partitions, add=add)
+        """Ask another coordinator whether partitions are part of a transaction; with `add` they become it."""
         topics = [AddPartitionsToTxnTopic(topic, indexes) for topic, indexes in _by_topic(partitions)]
         transaction = AddPartitionsToTxnTransaction(
             transactional_id, producer_id, producer_epoch, not add, topics
         )
         request = AddPartitionsToTxnRequest([transaction])
-        asked = self._services.peers.ask(shard.leader_id, ApiKey.ADD_PARTITIONS_TO_TXN, request)
+        asked = self._peers.ask(leader_id, ApiKey.ADD_PARTITIONS_TO_TXN, request)
         return _kept(asked, partitions, _verification_results)
 
 

@@ -6,7 +6,7 @@ import logging
 from asyncio import Task
 from typing import TYPE_CHECKING, Any
 
-from klamm.broker.cluster.topic_names import internal_topic
+from klamm.broker.cluster.internal_topics import internal_topic
 from klamm.broker.coordinators.host import CoordinatorHost
 from klamm.broker.coordinators.logs import PartitionCoordinatorLog
 from klamm.protocol.errors import NO_ERROR

@@ -16,6 +16,7 @@ from klamm.broker.coordinators.topic import CoordinatorTopic
 from klamm.broker.net.context import HeldResponse
 from klamm.broker.partitions.markers import TransactionMarker
 from klamm.coordinator.runtime.outcome import Context
+from klamm.coordinator.runtime.shard import ACTIVE
 from klamm.coordinator.transaction.actions import AllocateProducerId, WriteMarkers
 from klamm.coordinator.transaction.config import TransactionConfig
 from klamm.coordinator.transaction.coordinator import TransactionCoordinator
@@ -23,6 +24,7 @@ from klamm.coordinator.transaction.events import TransactionEvent
 from klamm.coordinator.transaction.remembered import EPOCH_BUMP_VERSION
 from klamm.coordinator.transaction.requests import AddPartitions, PartitionErrors
 from klamm.coordinator.transaction.signals import MarkersWritten, ProducerIdAllocated
+from klamm.printable import printable
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.types import TopicPartition
 
@@ -102,12 +104,24 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
         *,
         add: bool,
     ) -> HeldResponse[ErrorCodes]:
-        """Whether the partitions are part of the ongoing transaction; with `add` they become part of it."""
+        """Whether the partitions are part of the ongoing transaction; with `add` they become part of it.
+
+        Another broker is asked if it leads the shard of the id.
+        """
+        coordinator, image = self.coordinator, self._services.image
+        index = coordinator.partition_for(transactional_id)
+        state = image.partition(TRANSACTIONS_TOPIC, index)
+        if state is not None and state.leader_id not in (image.broker_id, -1):
+            question = state.leader_id, transactional_id, producer_id, producer_epoch, partitions
+            return self._services.remote.verify(*question, add=add)
         promise = _Verified()
-        if not add and self.coordinator.confirms(transactional_id, producer_id, producer_epoch, partitions):
+        if not add and coordinator.confirms(transactional_id, producer_id, producer_epoch, partitions):
             promise.keep(PartitionErrors(dict.fromkeys(partitions, NO_ERROR)))
             return promise
-        ordered = self._ordered(transactional_id, partitions) if add else None
+        # What a shard that is being loaded decides later, nothing can follow at once.
+        shard = self.shards.by_partition.get(index) if add else None
+        is_decided_now = shard is not None and shard.status is ACTIVE
+        ordered = self._ordered(transactional_id, partitions) if is_decided_now else None
         # By position; the last three are is_verify_only, client_version and is_answered_early.
         request = AddPartitions(
             transactional_id,
@@ -120,13 +134,11 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
         )
         context = Context(self._now_ms(), self._timestamp_ms(), "", "", "", promise)
         if ordered is None:
-            self.coordinator.handle(request, context)
+            coordinator.handle(request, context)
             return promise
-        self.coordinator.add(request, context)
-        # If the shard is being loaded it is decided later. What follows then does not follow at once.
-        request.is_answered_early = False
+        coordinator.add(request, context)
         decided, followers = ordered
-        if decided.log.is_dirty:
+        if decided.durable.is_dirty:
             for follower in followers:
                 self._services.flusher.put_after(follower, decided)
         return promise
@@ -138,7 +150,7 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
 
     # --- work outside the shards -----------------------------------------------------------------------
 
-    def act(self, shard: Shard[Any, Any], action: object) -> None:
+    def act(self, shard: Shard, action: object) -> None:
         match action:
             case WriteMarkers():
                 self._write_markers(shard, action)
@@ -147,7 +159,7 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             case _:
                 super().act(shard, action)
 
-    def act_early(self, shard: Shard[Any, Any], action: object) -> bool:
+    def act_early(self, shard: Shard, action: object) -> bool:
         if not isinstance(action, WriteMarkers):
             return False
         ordered = self._ordered(action.transactional_id, action.partitions)
@@ -172,9 +184,7 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             found.append(partition)
         return decided, found
 
-    def _write_markers(
-        self, shard: Shard[Any, Any], order: WriteMarkers, after: Partition | None = None
-    ) -> None:
+    def _write_markers(self, shard: Shard, order: WriteMarkers, after: Partition | None = None) -> None:
         marker = TransactionMarker(
             order.producer_id,
             order.producer_epoch,
@@ -182,16 +192,43 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             shard.epoch,
             order.transaction_version >= EPOCH_BUMP_VERSION,
         )
-        for partitions, written in self._services.remote.write(marker, sorted(order.partitions), after):
+        for partitions, written in self.write(marker, sorted(order.partitions), after):
             report = partial(self._loop.call_soon, self._markers_written, shard, order, partitions, written)
             if written.is_done:
                 report()
             else:
                 written.listener = report
 
+    def write(
+        self, marker: TransactionMarker, partitions: Sequence[TopicPartition], after: Partition | None
+    ) -> list[tuple[Sequence[TopicPartition], HeldResponse[MarkerResults]]]:
+        """Write a marker to partitions; a result for those of each leader.
+
+        Those that come after what another partition has are all led here.
+        """
+        write_here = self._services.markers.write
+        if after is not None:
+            return [(partitions, write_here(marker, partitions, after))]
+        image, write_there = self._services.image, self._services.remote.write
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for name in partitions:
+            state = image.partition(*name)
+            # One without a leader, or of a deleted topic, counts as led here: that gives its error.
+            leader_id = image.broker_id if state is None or state.leader_id < 0 else state.leader_id
+            by_leader.setdefault(leader_id, []).append(name)
+        return [
+            (
+                named,
+                write_here(marker, named)
+                if leader_id == image.broker_id
+                else write_there(leader_id, marker, named),
+            )
+            for leader_id, named in by_leader.items()
+        ]
+
     def _markers_written(
         self,
-        shard: Shard[Any, Any],
+        shard: Shard,
         order: WriteMarkers,
         partitions: Sequence[TopicPartition],
         written: HeldResponse[MarkerResults],
@@ -207,14 +244,12 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             return
         self.signal(shard, MarkersWritten(order, results))
 
-    async def _without_deleted(
-        self, shard: Shard[Any, Any], order: WriteMarkers, results: MarkerResults
-    ) -> None:
+    async def _without_deleted(self, shard: Shard, order: WriteMarkers, results: MarkerResults) -> None:
         """Nothing is to be marked in a topic that is deleted; but one that is not known yet has records."""
         try:
             await self._services.follower.catch_up()
         except Exception as error:  # whatever it is, the transaction must end: they are sent again
-            _log.warning("markers of %s are written later: %s", order.transactional_id, error)
+            _log.warning("markers of %s are written later: %s", printable(order.transactional_id), error)
         else:
             image = self._services.image
             results = {
@@ -225,7 +260,7 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
             }
         self.signal(shard, MarkersWritten(order, results))
 
-    def _allocate(self, shard: Shard[Any, Any], transactional_id: str) -> None:
+    def _allocate(self, shard: Shard, transactional_id: str) -> None:
         producer_id = self._services.producer_ids.take()
         if producer_id is not None:
             allocated = ProducerIdAllocated(transactional_id, producer_id)
@@ -235,7 +270,7 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
         self._tasks.add(waiting)
         waiting.add_done_callback(self._tasks.discard)
 
-    async def _wait_for_producer_id(self, shard: Shard[Any, Any], transactional_id: str) -> None:
+    async def _wait_for_producer_id(self, shard: Shard, transactional_id: str) -> None:
         try:
             allocated = ProducerIdAllocated(transactional_id, await self._services.producer_ids.wait())
         except NoProducerIdError as error:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
+
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass, field_names
 
 # Errors that Kafka does not count as failed requests.
 _EXPECTED = frozenset(
@@ -59,8 +60,8 @@ class TopicCounters:
             self.invalid_offset_or_sequence_records += 1
 
     def add(self, other: TopicCounters) -> None:
-        for name in field_names(TopicCounters):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for each in fields(TopicCounters):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
 class TopicTallies:

@@ -6,9 +6,8 @@ Without a library: the format has three kinds of lines, and the library would ad
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
-
-from klamm.protocol.lazy_dataclass import dataclass, field
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PAUSE: Final = None  # in place of a sample: nothing to print, but time has passed

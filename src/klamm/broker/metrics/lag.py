@@ -4,16 +4,24 @@ The lag in seconds is the age of the first record that a group has not committed
 batch, which is read from the log. It is read again only when the group has moved, and a limited number of
 times for each page; a partition that has to wait for its turn keeps the older timestamp, so that its lag is
 never too small.
+
+Where a lag is not known there is no sample, and none of a sum that it belongs to: the partition is counted
+among those without a lag, by reason.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.metrics.exposition import PAUSE, Family, Sample, labels
-from klamm.protocol.lazy_dataclass import dataclass
+from klamm.broker.metrics.verdicts import verdicts
+from klamm.groups.lag import LagStatus, LogRange, PartitionLag
+from klamm.groups.sinks import is_decision
+from klamm.protocol.types import TopicPartition
 from klamm.records.core import parse_header
 from klamm.records.layout import HEADER_BYTES
 from klamm.storage.log import LogError, MustLoadError, PartitionLog
@@ -25,11 +33,13 @@ if TYPE_CHECKING:
 MAX_LOOKUPS: Final = 1_000  # for one page; each takes about 30 µs
 _GROUP: Final = "kafka_consumergroup_"
 _Key = tuple[str, str, int]  # group, topic, partition
+_Unknown = Counter[tuple[str, str, str]]  # partitions by group, topic and reason
+_LED_ELSEWHERE: Final = "led_by_another_broker"
 
 
 @dataclass(slots=True)
 class _Row:
-    """A partition that a group has committed and this broker leads."""
+    """A partition in which the lag of a group is known."""
 
     key: _Key
     labels: str
@@ -60,8 +70,12 @@ class LagMeter:
         """The metrics; samples are computed as they are printed, in this order."""
         rows: list[_Row] = []
         members: list[Sample] = []
+        unknown: _Unknown = Counter()
         yield Family(
-            f"{_GROUP}current_offset", "gauge", "committed offset", self._current_offsets(rows, members)
+            f"{_GROUP}current_offset",
+            "gauge",
+            "committed offset",
+            self._current_offsets(rows, members, unknown),
         )
         yield Family(f"{_GROUP}members", "gauge", "members of a group", members)
         yield Family(
@@ -70,7 +84,16 @@ class LagMeter:
             "records between the committed offset and the end of a partition",
             (("", row.labels, row.lag) for row in rows),
         )
-        yield Family(f"{_GROUP}lag_sum", "gauge", "lag of a group in a topic", _sums(rows))
+        yield Family(f"{_GROUP}lag_sum", "gauge", "lag of a group in a topic", _sums(rows, unknown))
+        yield Family(
+            "klamm_consumergroup_partitions_without_lag",
+            "gauge",
+            "partitions in which the lag of a group is not known",
+            (
+                ("", labels(consumergroup=group_id, topic=topic, reason=reason), count)
+                for (group_id, topic, reason), count in unknown.items()
+            ),
+        )
         yield Family(
             f"{_GROUP}lag_seconds",
             "gauge",
@@ -78,33 +101,74 @@ class LagMeter:
             self._seconds(rows),
         )
         yield Family(
-            f"{_GROUP}max_lag_seconds", "gauge", "the largest lag_seconds of a group", self._largest(rows)
+            f"{_GROUP}max_lag_seconds",
+            "gauge",
+            "the largest lag_seconds of a group",
+            self._largest(rows, unknown),
+        )
+        yield Family(
+            "klamm_consumergroup_verdict",
+            "gauge",
+            "1 for a group with a problem that its broker can see, by what `klamm groups diagnose` calls it",
+            self._verdicts(rows),
         )
 
-    def _current_offsets(self, rows: list[_Row], members: list[Sample]) -> Iterator[Sample]:
+    def _verdicts(self, rows: list[_Row]) -> Iterator[Sample]:
+        return verdicts(self._services, {row.key: row.since_ms for row in rows if row.since_ms is not None})
+
+    def _current_offsets(
+        self, rows: list[_Row], members: list[Sample], unknown: _Unknown
+    ) -> Iterator[Sample]:
         for group in list(self._services.groups.coordinator.groups()):
             of_group = labels(consumergroup=group.group_id)
             members.append(("", of_group, group.membership.member_count))
             yield PAUSE
-            yield from self._of_group(group, of_group, rows)
+            yield from self._of_group(group, of_group, rows, unknown)
 
-    def _of_group(self, group: Group, of_group: str, rows: list[_Row]) -> Iterator[Sample]:
-        for topic, table in list(group.memory.offsets.items()):
+    def _of_group(self, group: Group, of_group: str, rows: list[_Row], unknown: _Unknown) -> Iterator[Sample]:
+        tables = group.memory.offsets
+        for topic, table in list(tables.items()):
             of_topic = f"{of_group},{labels(topic=topic)}"
             for number, (_, committed) in table.items():
+                if is_decision(group.group_id, committed.metadata):
+                    continue  # a number of an exactly-once sink, and no position in the topic
                 written = f'{of_topic},partition="{number}"'
                 yield "", written, committed.offset
-                partition = self._services.partitions.get(topic, number)
-                try:
-                    log = None if partition is None else partition.log
-                    if partition is None or log is None:
-                        continue  # deleted, or led by another broker
-                    lag = max(0, log.high_watermark - committed.offset)
-                    first_unread = max(committed.offset, log.log_start_offset)
-                except LogError:
-                    continue
-                key = (group.group_id, topic, number)
-                rows.append(_Row(key, written, committed.offset, lag, first_unread, partition.topic_id, log))
+                self._look_at((group.group_id, topic, number), written, committed.offset, rows, unknown)
+        topics = self._services.image.topics
+        # None: members whose subscription is not a consumer's. Only what they commit is known.
+        for topic in group.membership.subscribed_topics or ():
+            committed_here = {number for number, _ in tables[topic].items()} if topic in tables else set()
+            count = len(topics[topic].partitions) if topic in topics else 0
+            for number in range(count):
+                if number not in committed_here:
+                    self._look_at((group.group_id, topic, number), "", None, rows, unknown)
+            yield PAUSE
+
+    def _look_at(
+        self, key: _Key, written: str, committed: int | None, rows: list[_Row], unknown: _Unknown
+    ) -> None:
+        """Add one partition to those whose lag is known, or to the others. Not one that is deleted."""
+        group_id, topic, number = key
+        described = self._services.image.topics.get(topic)
+        if described is None or number >= len(described.partitions):
+            return
+        partition = self._services.partitions.get(topic, number)
+        if partition is None:
+            unknown[group_id, topic, _LED_ELSEWHERE] += 1
+            return
+        try:
+            log = partition.log
+            found = LogRange(log.log_start_offset, log.high_watermark)
+        except LogError:
+            unknown[group_id, topic, _reason(LagStatus.LOG_UNKNOWN)] += 1
+            return
+        place = PartitionLag(TopicPartition(topic, number), committed, found, None)
+        lag = place.lag
+        if lag is None:
+            unknown[group_id, topic, _reason(place.status)] += 1
+        elif committed is not None:  # else an empty partition without a commit
+            rows.append(_Row(key, written, committed, lag, committed, partition.topic_id, log))
 
     def _seconds(self, rows: list[_Row]) -> Iterator[Sample]:
         now_ms = self._services.clock.timestamp_ms()
@@ -144,7 +208,7 @@ class LagMeter:
         self._next_lookup = start + MAX_LOOKUPS
         return (moved[start:] + moved[:start])[:MAX_LOOKUPS]
 
-    def _largest(self, rows: list[_Row]) -> Iterator[Sample]:
+    def _largest(self, rows: list[_Row], unknown: _Unknown) -> Iterator[Sample]:
         now_ms = self._services.clock.timestamp_ms()
         largest: dict[str, float] = {}
         for row in rows:
@@ -153,18 +217,26 @@ class LagMeter:
                 age_s = 0.0 if row.since_ms is None else _age_s(now_ms, row.since_ms)
                 largest[group_id] = max(largest.get(group_id, 0.0), age_s)
             yield PAUSE
+        without = {group_id for group_id, _, _ in unknown}
         for group_id, age_s in largest.items():
-            yield "", labels(consumergroup=group_id), age_s
+            if age_s > 0 or group_id not in without:  # it is at least so large; but not surely 0
+                yield "", labels(consumergroup=group_id), age_s
 
 
-def _sums(rows: list[_Row]) -> Iterator[Sample]:
+def _reason(status: LagStatus) -> str:
+    return status.value.replace(" ", "_")
+
+
+def _sums(rows: list[_Row], unknown: _Unknown) -> Iterator[Sample]:
+    without = {(group_id, topic) for group_id, topic, _ in unknown}
     sums: dict[tuple[str, str], int] = {}
     for row in rows:
         group_id, topic, _ = row.key
         sums[group_id, topic] = sums.get((group_id, topic), 0) + row.lag
         yield PAUSE
     for (group_id, topic), lag in sums.items():
-        yield "", labels(consumergroup=group_id, topic=topic), lag
+        if (group_id, topic) not in without:
+            yield "", labels(consumergroup=group_id, topic=topic), lag
 
 
 def _age_s(now_ms: int, timestamp_ms: int) -> float:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.metrics.counters import TopicCounters
 from klamm.broker.metrics.exposition import Family, Kind, lines
-from klamm.broker.metrics.groups import group_families
+from klamm.broker.metrics.groups import group_families, waiting_families, waiting_in_groups
 from klamm.broker.metrics.lag import LagMeter
 from klamm.broker.metrics.partitions import partition_families
 from klamm.broker.metrics.request_meter import RequestMeter, RequestStats
@@ -21,13 +22,16 @@ from klamm.broker.partitions.produce_wait import ProduceWait, SingleWait
 from klamm.broker.security.permissions import Permission
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.lazy_dataclass import field_names
+from klamm.storage.cluster import BrokerState
 
 if TYPE_CHECKING:
     from klamm.broker.net.server import Server
     from klamm.broker.services import Services
 
+# Kafka's states of a broker.
 _RUNNING: Final = 3
+_PENDING_SHUTDOWN: Final = 6
+_UNKNOWN: Final = 127  # its lease is not renewed: it may be that others have its partitions
 _LAG_INTERVAL_S: Final = 1.0
 
 
@@ -39,7 +43,7 @@ class Metrics:
         self._server = server
         self._meter = meter
         self._lag = LagMeter(services)
-        self._worst_lag_ms = 0
+        self._worst_lag_ms: int | None = None  # None: not measured since the last page
         self._timer = services.loop.call_later(_LAG_INTERVAL_S, self._look_at_the_clock)
         self._due_at_ms = services.clock.now_ms() + int(_LAG_INTERVAL_S * 1000)
 
@@ -52,12 +56,13 @@ class Metrics:
 
     def _look_at_the_clock(self) -> None:
         now_ms = self._services.clock.now_ms()
-        self._worst_lag_ms = max(self._worst_lag_ms, now_ms - self._due_at_ms)
+        self._worst_lag_ms = max(self._worst_lag_ms or 0, now_ms - self._due_at_ms)
         self._due_at_ms = now_ms + int(_LAG_INTERVAL_S * 1000)
         self._timer = self._services.loop.call_later(_LAG_INTERVAL_S, self._look_at_the_clock)
 
     def _families(self) -> Iterator[Family]:
-        yield _one("kafka_server_kafkaserver_brokerstate", _RUNNING, "3: running")
+        says = "3: running, 6: handing its partitions over, 127: its lease is not renewed"
+        yield _one("kafka_server_kafkaserver_brokerstate", self._state(), says)
         yield from self._topics()
         yield from self._requests()
         yield from partition_families(self._services)
@@ -70,10 +75,17 @@ class Metrics:
         yield from transaction_families(self._services.transactions)
         yield from self._own()
 
+    def _state(self) -> int:
+        window, image = self._services.serve_window, self._services.image
+        if window is not None and not window.is_open():
+            return _UNKNOWN
+        own = image.brokers.get(image.broker_id)
+        return _PENDING_SHUTDOWN if own is not None and own.state is BrokerState.DRAINING else _RUNNING
+
     def _topics(self) -> Iterator[Family]:
         tallies = self._services.partitions.tallies
         total = tallies.total()
-        for counted in field_names(TopicCounters):
+        for counted in (each.name for each in fields(TopicCounters)):
             name = f"kafka_server_brokertopicmetrics_{counted.replace('_', '')}_total"
             family = Family(name, "counter", f"{counted.replace('_', ' ')}, of all topics and of each")
             family.add(getattr(total, counted))
@@ -112,10 +124,12 @@ class Metrics:
 
     def _requests_by_permission(self) -> Family:
         """Requests by resource type and operation, as access control names them."""
-        routes = self._services.routes
+        # Imported here: a broker whose metrics are not read starts without it.
+        from klamm.broker.security.table import RULES  # noqa: PLC0415
+
         counts: Counter[Permission] = Counter()
         for api_key, stats in self._meter.by_api.items():
-            for permission in routes.get(api_key).needs[:1]:  # the first is that of the API's main resource
+            for permission in RULES[api_key].needs[:1]:  # the first is that of the API's main resource
                 counts[permission] += sum(stats.by_version.values())
         family = Family(
             "klamm_requests_by_permission_total", "counter", "requests, by the permission that they need"
@@ -140,12 +154,15 @@ class Metrics:
         offline = sum(status.is_offline for status in self._services.logs.status())
         yield _one("kafka_log_logmanager_offlinelogdirectorycount", offline, "data folders that fail")
         cleaning = self._services.cleaning
-        prefix = "kafka_log_logcleaner_"
-        dirt = 100 * cleaning.cleaner.dirtiest_ratio() if cleaning is not None else 0.0
+        if cleaning is None:
+            return  # there is nothing to compact, or others do it
+        prefix, cleaner = "kafka_log_logcleaner_", cleaning.cleaner
+        dirt = 100 * cleaner.dirtiest_ratio()
         yield _one(f"{prefix}max_dirty_percent", dirt, "the dirtiest log's share of what is not compacted")
-        longest_s = cleaning.last_round_ms / 1000 if cleaning is not None else 0.0
-        yield _one(f"{prefix}max_clean_time_secs", longest_s, "the longest pass of the last round")
-        given_up = len(cleaning.cleaner.uncleanable) if cleaning is not None else 0
+        if cleaning.last_round_ms is not None:
+            longest_s = cleaning.last_round_ms / 1000
+            yield _one(f"{prefix}max_clean_time_secs", longest_s, "the longest pass of the last round")
+        given_up = len(cleaner.uncleanable)
         yield _one(f"{prefix}uncleanable_partitions_count", given_up, "logs that are no longer compacted")
 
     def _waiting(self) -> Iterator[Family]:
@@ -154,7 +171,11 @@ class Metrics:
         )
         waiting = Counter(type(each) for each in self._services.deadlines)
         purgatory.add(waiting[FetchWait], delayedOperation="Fetch")
-        yield purgatory.add(waiting[SingleWait] + waiting[ProduceWait], delayedOperation="Produce")
+        purgatory.add(waiting[SingleWait] + waiting[ProduceWait], delayedOperation="Produce")
+        of_groups = waiting_in_groups(self._services.groups)
+        purgatory.add(of_groups.rebalances, delayedOperation="Rebalance")
+        yield purgatory.add(of_groups.sessions, delayedOperation="Heartbeat")
+        yield from waiting_families(of_groups)
         sessions = self._services.fetch_sessions
         prefix = "kafka_server_fetchsessioncache_"
         yield _one(f"{prefix}numincrementalfetchsessions", len(sessions), "fetch sessions")
@@ -190,8 +211,10 @@ class Metrics:
         flusher = self._services.flusher
         batches = Family("klamm_flush_batch_size", "summary", "logs that go to the disk together")
         yield batches.add(flusher.flushes, "_sum").add(flusher.rounds, "_count")
-        worst_s, self._worst_lag_ms = self._worst_lag_ms / 1000, 0
-        yield _one("klamm_event_loop_lag_seconds", worst_s, "the longest delay since the last look")
+        worst_ms, self._worst_lag_ms = self._worst_lag_ms, None
+        if worst_ms is not None:
+            says = "the longest delay since the last page"
+            yield _one("klamm_event_loop_lag_seconds", worst_ms / 1000, says)
 
 
 def _one(name: str, value: float, says: str, kind: Kind = "gauge") -> Family:

@@ -14,27 +14,31 @@ from klamm.storage.log import LogError
 if TYPE_CHECKING:
     from klamm.broker.partitions.registry import Partition
     from klamm.broker.services import Services
-    from klamm.storage.log import PartitionLog, ProducerStatus
+    from klamm.storage.log import ProducerStatus
 
 LATE_BUFFER_MS: Final = 300_000  # added to the longest timeout, as in Kafka, before a transaction is late
 _MANAGER: Final = "kafka_server_replicamanager_"
-_BY_PARTITION: Final[tuple[tuple[str, str, Callable[[PartitionLog], float]], ...]] = (
-    ("kafka_log_log_size", "bytes of a partition's log", lambda log: log.size_bytes),
-    ("kafka_log_log_logstartoffset", "the first offset", lambda log: log.log_start_offset),
-    ("kafka_log_log_logendoffset", "the next offset", lambda log: log.log_end_offset),
-    ("kafka_log_log_numlogsegments", "segments of a partition's log", lambda log: log.segment_count),
+_BY_PARTITION: Final[tuple[tuple[str, str, Callable[[Partition], float]], ...]] = (
+    ("kafka_log_log_size", "bytes of a partition's log", lambda each: each.retention.size_bytes),
+    ("kafka_log_log_logstartoffset", "the first offset", lambda each: each.log.log_start_offset),
+    ("kafka_log_log_logendoffset", "the next offset", lambda each: each.log.log_end_offset),
+    (
+        "kafka_log_log_numlogsegments",
+        "segments of a partition's log",
+        lambda each: each.retention.segment_count,
+    ),
     (
         "kafka_cluster_partition_laststableoffsetlag",
         "offsets in open transactions",
-        lambda log: log.high_watermark - log.last_stable_offset,
+        lambda each: each.log.high_watermark - each.log.last_stable_offset,
     ),
     # As kafka_exporter has them.
     (
         "kafka_topic_partition_current_offset",
         "the offset that the next record will have for readers",
-        lambda log: log.high_watermark,
+        lambda each: each.log.high_watermark,
     ),
-    ("kafka_topic_partition_oldest_offset", "the first offset", lambda log: log.log_start_offset),
+    ("kafka_topic_partition_oldest_offset", "the first offset", lambda each: each.log.log_start_offset),
 )
 
 
@@ -70,14 +74,14 @@ def partition_families(services: Services) -> Iterator[Family]:
 
 
 def _figures(
-    serving: Sequence[Partition], written: list[str], figure: Callable[[PartitionLog], float]
+    serving: Sequence[Partition], written: list[str], figure: Callable[[Partition], float]
 ) -> Iterator[Sample]:
     """One sample for each partition. The first call fills `written` with the labels for all."""
     for index, each in enumerate(serving):
         if index == len(written):
             written.append(labels(topic=each.topic, partition=str(each.partition)))
         try:
-            yield "", written[index], figure(each.log)
+            yield "", written[index], figure(each)
         except LogError:
             yield PAUSE  # it has stopped serving since the page was begun
 
@@ -104,7 +108,7 @@ def _known_producers(
     known = late_count = 0
     for each in serving:
         try:
-            producers = each.log.producers()
+            producers = each.transactions.producers()
         except LogError:
             continue
         known += len(producers)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from klamm.broker.net.dispatch import Endpoint
 from klamm.protocol.api import ApiKey
-from klamm.protocol.lazy_dataclass import dataclass, field
 from klamm.protocol.message import Message
 
 

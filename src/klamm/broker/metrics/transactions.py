@@ -34,6 +34,7 @@ def transaction_families(transactions: Transactions) -> Iterator[Family]:
     for status in (ShardStatus.LOADING, ShardStatus.ACTIVE, ShardStatus.FAILED):
         partitions.add(statuses[status], state=status.value)
     yield partitions
-    yield Family(f"{_COORDINATOR}partition_load_time_max", "gauge", "milliseconds").add(
-        transactions.longest_load_ms
-    )
+    if transactions.longest_load_ms is not None:
+        yield Family(f"{_COORDINATOR}partition_load_time_max", "gauge", "milliseconds").add(
+            transactions.longest_load_ms
+        )

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from klamm.broker.net.connection import Connection
     from klamm.broker.net.dispatch import Endpoint
 
-Answer: TypeAlias = tuple[HeldResponse[Any], "Endpoint", RequestContext, int, int, int]
+Answer: TypeAlias = tuple[HeldResponse[Any], "Endpoint", RequestContext, int, int, int, int]
 """A request that was decided: its response, which is not sent yet, endpoint and context, the correlation id,
-when it was received, and what it counts for in RequestMemory.held_bytes. A tuple: one is made for every
-request that waits for the disk."""
+when it was received, its size, and what it counts for in RequestMemory.held_bytes. A tuple: one is made for
+every request that waits for the disk."""
 
 
 class AwaitedResponse(ParkedResponse[Any]):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.protocol.types import Buffer
 from klamm.storage.log import LogSlice
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
-from klamm.broker.security.permissions import ANONYMOUS, Principal
-from klamm.protocol.lazy_dataclass import dataclass, field
+from klamm.access.acls import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from klamm.broker.partitions.registry import Partition
+    from klamm.broker.security.permissions import Permission
+    from klamm.broker.security.session import LoginSession
     from klamm.broker.services import Services
 
 Response = TypeVar("Response")
@@ -23,6 +25,17 @@ class ClientSoftware:
     version: str = ""
 
 
+class Decisions:
+    """What an authorizer has decided about one principal at one host; valid while `generation` is its own."""
+
+    __slots__ = ("allowed", "denied", "generation")
+
+    def __init__(self) -> None:
+        self.generation: object = None
+        self.allowed: set[tuple[Permission, str]] = set()
+        self.denied: set[tuple[Permission, str]] = set()
+
+
 @dataclass(frozen=True, slots=True)
 class RequestContext:
     """Where a request comes from. Never changes: a handler may read it after it has waited."""
@@ -32,21 +45,48 @@ class RequestContext:
     listener: str  # the name of the listener that received the request
     software: ClientSoftware
     principal: Principal = ANONYMOUS
+    session: LoginSession | None = None  # of a connection that logged in
     # What this connection may have written to without waiting for the disk; shared by its contexts.
     written: dict[Partition, None] = field(default_factory=dict, compare=False)
+    decisions: Decisions = field(default_factory=Decisions, compare=False)
 
     # `dataclasses.replace` takes three times as long.
 
     def at_host(self, client_host: str) -> RequestContext:
         """The same from this host."""
         return RequestContext(
-            self.client_id, client_host, self.listener, self.software, self.principal, self.written
+            self.client_id,
+            client_host,
+            self.listener,
+            self.software,
+            self.principal,
+            self.session,
+            self.written,
         )
 
     def of_client(self, client_id: str) -> RequestContext:
         """The same under this client id."""
         return RequestContext(
-            client_id, self.client_host, self.listener, self.software, self.principal, self.written
+            client_id,
+            self.client_host,
+            self.listener,
+            self.software,
+            self.principal,
+            self.session,
+            self.written,
+            self.decisions,
+        )
+
+    def logged_in(self, principal: Principal, session: LoginSession | None) -> RequestContext:
+        """The same after a login, which nothing has been decided about."""
+        return RequestContext(
+            self.client_id,
+            self.client_host,
+            self.listener,
+            self.software,
+            principal,
+            session,
+            self.written,
         )
 
 

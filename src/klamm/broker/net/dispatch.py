@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from klamm.broker.net.context import Handler
 from klamm.broker.net.elements import reader_of, writer_of
 from klamm.broker.net.failures import failure_of
-from klamm.broker.net.ordinary import ordinary_decoder, ordinary_encoder
 from klamm.broker.net.repeats import decoder_of_repeats
 from klamm.broker.routes import RouteTable
 from klamm.clock import Clock
+from klamm.printable import printable
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import Decode, Encode, request_decoder, response_encoder
 from klamm.protocol.errors import DecodeError, ErrorCode
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _REPORTS_PER_WINDOW: Final = 10
 _WINDOW_MS: Final = 10_000
+_MOST_OF_A_REASON: Final = 500  # characters
 
 API_VERSIONS_KEY: Final = int(ApiKey.API_VERSIONS).to_bytes(2, "big")
 HEAD: Final = Struct(">ii")
@@ -150,15 +151,14 @@ class Dispatcher:
             raise DecodeError(f"API {key} version {version} is not served")
         head = TAGGED_HEAD if response_has_tags(key, version) else HEAD
         api_key = route.api_key
-        decode = ordinary_decoder(api_key, version, request_decoder(key, version, reader_of))
         return Endpoint(
             api_key=api_key,
             version=version,
             header_has_tags=is_flexible(key, version),
             head_bytes=head.size,
             pack_head=head.pack,
-            decode=decoder_of_repeats(api_key, version, decode),
-            encode=ordinary_encoder(api_key, version, response_encoder(key, version, writer_of)),
+            decode=decoder_of_repeats(api_key, request_decoder(key, version, reader_of)),
+            encode=response_encoder(key, version, writer_of),
             handle=self._routes.handler(route),
             failed=failure_of(api_key),
             streams=route.streams,
@@ -190,4 +190,4 @@ class RefusalLog:
             self._unreported += 1
             return
         self._reports += 1
-        _log.warning("connection from %s closed: %s", peer, reason)
+        _log.warning("connection from %s closed: %s", peer, printable(reason, _MOST_OF_A_REASON))

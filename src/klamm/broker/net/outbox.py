@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from klamm.broker.net.connection import Connection
-    from klamm.broker.net.sender import Sender
+    from klamm.broker.net.sender import ResponseSender
 
 # How much of large responses is read and sent in one turn of the loop, by all connections together: requests
 # of other clients wait no longer than that.
@@ -33,7 +33,7 @@ class Outbox:
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: list[Connection] = []
-        self._streaming: dict[Sender, None] = {}  # in the order of their turns
+        self._streaming: dict[ResponseSender, None] = {}  # in the order of their turns
         self._left_bytes = TURN_BYTES  # of this turn
         self._is_turn_due = False
         self.blocked = 0  # connections whose clients do not read what is sent
@@ -59,7 +59,7 @@ class Outbox:
                 _log.exception("sending responses to %s failed", connection.peer)
                 connection.abort()
 
-    def stream(self, sender: Sender) -> None:
+    def stream(self, sender: ResponseSender) -> None:
         """Send what a connection's backlog holds: now, as far as this turn allows, and in later turns."""
         if not self._streaming:
             self._send_parts(sender)
@@ -86,11 +86,11 @@ class Outbox:
         self._is_turn_due = True
         self._loop.call_soon(self._next_turn)
 
-    def _send_parts(self, sender: Sender) -> None:
+    def _send_parts(self, sender: ResponseSender) -> None:
         while self._left_bytes > 0 and self._send_part(sender) and sender.can_send_more:
             pass
 
-    def _send_part(self, sender: Sender) -> bool:
+    def _send_part(self, sender: ResponseSender) -> bool:
         is_large = sender.is_direct or self.blocked < MANY_BLOCKED
         part_bytes = min(PART_BYTES if is_large else SMALL_PART_BYTES, self._left_bytes)
         try:

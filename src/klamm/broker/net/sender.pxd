@@ -1,4 +1,4 @@
-cdef class Sender:
+cdef class ResponseSender:
     cdef public object _backlog
     cdef public object _descriptor
     cdef public bint _has_slices

@@ -30,7 +30,7 @@ _LAST_BYTES: Final = 16 * 1024
 _NO_SENDFILE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSOCK, errno.EOPNOTSUPP})
 
 
-class Sender:
+class ResponseSender:
     """Responses of one connection that are encoded and not sent yet."""
 
     __slots__ = (

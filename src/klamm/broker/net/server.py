@@ -6,20 +6,30 @@ import asyncio
 import errno
 import logging
 import socket
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
+from klamm.access.acls import ANONYMOUS
 from klamm.broker.net.connection import Connection
+from klamm.broker.net.connection_limits import ConnectionLimits
+from klamm.broker.net.context import ClientSoftware, RequestContext
 from klamm.broker.net.dispatch import Dispatcher, RefusalLog
 from klamm.broker.net.listeners import Listener
 from klamm.broker.net.memory import RequestMemory
+from klamm.broker.net.newcomers import Newcomers
 from klamm.broker.net.outbox import Outbox
-from klamm.protocol.lazy_dataclass import dataclass
+from klamm.broker.security.audit import logged_in
 
 if TYPE_CHECKING:
+    from klamm.broker.net.login_gate import LoginGate
+    from klamm.broker.net.tls_stream import Above
+    from klamm.broker.quotas.connection_rates import ConnectionRates
+    from klamm.broker.security.listener_security import ListenerSecurity
+    from klamm.broker.security.session import SaslListener
     from klamm.broker.services import Services
+    from klamm.net.security.tls_bytes import Subject
 
 _BACKLOG: Final = 1024
 _STOP_WITHIN_S: Final = 10.0
@@ -134,8 +144,14 @@ def _cannot_listen(listener: Listener, error: OSError) -> str:
 class Server:
     """Accepts connections, bounds their number, and ends them all when the broker stops."""
 
-    def __init__(self, services: Services, make_connection: MakeConnection = Connection) -> None:
+    def __init__(
+        self,
+        services: Services,
+        make_connection: MakeConnection = Connection,
+        rates: ConnectionRates | None = None,
+    ) -> None:
         self._services = services
+        self._rates = rates
         self._make_connection = make_connection
         self._dispatcher = Dispatcher(services.routes)
         self._refusals = RefusalLog(services.clock)
@@ -143,14 +159,20 @@ class Server:
         services.flusher.send = self._outbox.take_turns
         limit_bytes = services.config.queued_max_request_bytes
         self._memory = RequestMemory(services.loop, services.clock, limit_bytes)
+        self._limits = ConnectionLimits(services)
+        self._newcomers = Newcomers(services, self._limits, self._refusals.report)
         self._listening: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
-        self._by_ip: Counter[str] = Counter()
         self._all_gone: asyncio.Future[None] | None = None
 
     @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    @property
+    def newcomer_count(self) -> int:
+        """How many connections have not completed their TLS handshake or login."""
+        return len(self._newcomers)
 
     @property
     def blocked_count(self) -> int:
@@ -171,27 +193,94 @@ class Server:
         return self._refusals.decode_failures
 
     async def listen_for_metrics(self, bound: BoundListener, page: Callable[[], Iterator[str]]) -> None:
-        """Serve the metrics page over HTTP."""
+        """Serve the metrics page over HTTP, or HTTPS."""
         # Imported here: not needed by a broker without metrics.
-        from klamm.broker.metrics.http import MetricsPage  # noqa: PLC0415
+        from klamm.broker.metrics.http import pages_over  # noqa: PLC0415
 
         loop = self._services.loop
+        make = cast(
+            "Callable[[], asyncio.Protocol]",
+            pages_over(self._services, bound.listener, page, self._refusals.report),
+        )
         for each in bound.sockets:
-            self._listening.append(await loop.create_server(lambda: MetricsPage(loop, page), sock=each))
+            self._listening.append(await loop.create_server(make, sock=each))
 
     async def listen(self, bound: BoundListener) -> None:
         for each in bound.sockets:
-            factory = partial(self.connection, bound.name)
+            factory = cast("Callable[[], asyncio.Protocol]", partial(self.accept, bound.name))
             server = await self._services.loop.create_server(factory, sock=each, backlog=_BACKLOG)
             self._listening.append(server)
 
-    def connection(self, listener: str) -> Connection:
-        """A protocol for one more client of a listener."""
+    def accept(self, listener: str) -> Above:
+        """What takes the bytes of one more client of a listener."""
+        above, rates = self._above(listener), self._rates
+        if rates is None or not rates.are_limited(listener):
+            return above
+        from klamm.broker.net.delayed_accept import DelayedAccept  # noqa: PLC0415 - where it is used
+
+        return DelayedAccept(
+            above, self._newcomers, listener, opened=rates.opened, refuse=self._refusals.report
+        )
+
+    def _above(self, listener: str) -> Above:
+        """TLS, a login, or the connection itself."""
+        security = self._services.listener_securities.get(listener)
+        if security is None:
+            return self.plain_connection(listener)
+        context = RequestContext("", "", listener, ClientSoftware())
+        if security.tls is None:
+            return self._login(security.sasl, context)
+        from klamm.broker.net.tls_stream import TlsStream  # noqa: PLC0415 - slow to import
+
+        return TlsStream(
+            security.tls.context,
+            self._newcomers,
+            listener,
+            accept=partial(self._after_tls, security, context),
+            refuse=self._refusals.report,
+        )
+
+    def _after_tls(
+        self, security: ListenerSecurity, context: RequestContext, peer: str, subject: Subject | None
+    ) -> Above | None:
+        """What comes next for a client that showed a certificate with this subject, or none."""
+        if security.sasl is not None:
+            return self._login(security.sasl, context)
+        assert security.tls is not None
+        principal = security.tls.principal_of(subject)
+        if principal is None:
+            self._refusals.report(peer, "no rule of ssl.principal.mapping.rules matches its certificate")
+            return None
+        if principal is not ANONYMOUS:
+            logged_in(principal, "TLS", peer, context.listener)
+        return self.connection(context.logged_in(principal, None))
+
+    def _login(self, sasl: SaslListener | None, context: RequestContext) -> LoginGate:
+        assert sasl is not None, context.listener
+        from klamm.broker.net.login_gate import LoginGate  # noqa: PLC0415 - where it is used
+        from klamm.broker.security.session import LoginSession  # noqa: PLC0415 - where it is used
+
+        return LoginGate(
+            self._services,
+            self._dispatcher,
+            self._newcomers,
+            LoginSession(sasl, self._services.clock),
+            context,
+            open_connection=self.connection,
+            refuse=self._refusals.report,
+        )
+
+    def plain_connection(self, listener: str) -> Connection:
+        """A connection of a listener that asks for neither TLS nor a login."""
+        return self.connection(RequestContext("", "", listener, ClientSoftware()))
+
+    def connection(self, context: RequestContext) -> Connection:
+        """A connection for a client that needs no login, or has logged in."""
         return self._make_connection(
             self._services,
             self._dispatcher,
             self._refusals,
-            listener,
+            context,
             self._outbox,
             self._memory,
             on_made=self._made,
@@ -203,6 +292,7 @@ class Server:
         await self._finish_accepting()
         for server in self._listening:
             server.close()
+        self._newcomers.abort_all()
         for connection in list(self._connections):
             connection.stop()
         if self._connections:
@@ -228,28 +318,24 @@ class Server:
         self._abort_all()
 
     def _abort_all(self) -> None:
+        self._newcomers.abort_all()
         for connection in list(self._connections):
             connection.abort()
 
     def _made(self, connection: Connection) -> bool:
         """Whether the limits allow another connection."""
-        config = self._services.config
-        ip = connection.client_ip
-        is_full = len(self._connections) >= config.max_connections
-        if is_full or self._by_ip[ip] >= config.max_connections_per_ip:
-            limit = "max.connections" if is_full else "max.connections.per.ip"
+        limit = self._limits.exceeded(connection.listener, connection.client_ip)
+        if limit is not None:
             self._refusals.report(connection.peer, f"{limit} is reached")
             return False
         self._connections.add(connection)
-        self._by_ip[ip] += 1
+        self._limits.opened(connection.listener, connection.client_ip)
         return True
 
     def _lost(self, connection: Connection) -> None:
         if connection not in self._connections:
             return
         self._connections.remove(connection)
-        self._by_ip[connection.client_ip] -= 1
-        if not self._by_ip[connection.client_ip]:
-            del self._by_ip[connection.client_ip]
+        self._limits.closed(connection.listener, connection.client_ip)
         if not self._connections and self._all_gone is not None and not self._all_gone.done():
             self._all_gone.set_result(None)

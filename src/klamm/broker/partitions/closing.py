@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from klamm.broker.partitions.loading import when_loaded
 from klamm.protocol.errors import ErrorCode
-from klamm.storage.log import LogError, PartitionLog
+from klamm.storage.durability import DurableLog
+from klamm.storage.log import LogError
 
 if TYPE_CHECKING:
     from klamm.broker.partitions.registry import Partition
@@ -40,7 +41,7 @@ async def close_for_move(services: Services, partition: Partition) -> None:
     partition.fail(ErrorCode.not_leader_or_follower)
 
 
-async def _flush(log: PartitionLog, run_blocking: RunBlocking) -> None:
+async def _flush(log: DurableLog, run_blocking: RunBlocking) -> None:
     ticket = log.start_sync()
     if ticket is None:
         return

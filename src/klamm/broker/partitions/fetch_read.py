@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, cast
 
 from klamm.broker.cluster.image import ClusterImage
@@ -13,7 +14,6 @@ from klamm.broker.partitions.fetch_sessions import FetchTarget
 from klamm.broker.partitions.partition_wait import FutureWait
 from klamm.broker.partitions.registry import Partition, PartitionRegistry
 from klamm.protocol.errors import NO_ERROR, ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchResponse, PartitionData
 from klamm.protocol.types import Buffer
 from klamm.records.batch import iter_headers
@@ -118,11 +118,11 @@ def epoch_error(partition: Partition, asked_epoch: int) -> ErrorCode:
     return ErrorCode.fenced_leader_epoch if is_old else ErrorCode.unknown_leader_epoch
 
 
-def divergence(log: PartitionLog, target: FetchTarget) -> EpochEnd | None:
+def divergence(partition: Partition, target: FetchTarget) -> EpochEnd | None:
     """Where the client's log diverged from this one, if it did. Raises LogError if that is unknown."""
     if target.last_fetched_epoch < 0:
         return None
-    end = log.end_of_epoch(target.last_fetched_epoch)
+    end = partition.lookups.end_of_epoch(target.last_fetched_epoch)
     if end.end_offset < 0 or end.leader_epoch < 0:
         raise LogError(ErrorCode.offset_out_of_range, "the last fetched epoch is unknown to this log")
     if end.leader_epoch < target.last_fetched_epoch or end.end_offset < target.fetch_offset:
@@ -130,9 +130,15 @@ def divergence(log: PartitionLog, target: FetchTarget) -> EpochEnd | None:
     return None
 
 
-def is_ready(sources: Sequence[FetchSource], limits: Limits) -> bool:
-    """Whether to respond now: there are enough bytes, or an error, or waiting would not change anything."""
+def has_enough(sources: Sequence[FetchSource], limits: Limits, *, is_new: bool) -> bool:
+    """Whether to respond now: there are enough bytes, or an error, or waiting would not change anything.
+
+    The first batch is sent whole, also if its partition's limit is below its size. It counts so only for a
+    new request: one that comes while the request waits counts up to the limit, as in Kafka.
+    """
     available_bytes = 0
+    is_first = is_new
+    min_bytes = limits.min_bytes
     for source in sources:
         partition, target = source.partition, source.target
         if partition is None:
@@ -148,7 +154,7 @@ def is_ready(sources: Sequence[FetchSource], limits: Limits) -> bool:
         if offset < log.log_start_offset or offset > log.log_end_offset:
             return True
         try:
-            if divergence(log, target) is not None:
+            if divergence(partition, target) is not None:
                 return True
         except LogError:
             return True
@@ -157,52 +163,31 @@ def is_ready(sources: Sequence[FetchSource], limits: Limits) -> bool:
         wanted_bytes = target.max_bytes
         if (
             wanted_bytes < 0  # an error
-            or available_bytes + (wanted_bytes > 0) >= limits.min_bytes
+            or available_bytes + (wanted_bytes > 0) >= min_bytes
             or not log.in_active_segment(offset)
         ):
             return True
-        available_bytes += min(log.readable_bytes(offset, upper_offset, wanted_bytes), wanted_bytes)
-        if available_bytes >= limits.min_bytes:
-            return True
-    return False
-
-
-def first_batch_is_enough(sources: Sequence[FetchSource], limits: Limits) -> bool:
-    """Whether a request that is not ready would read enough all the same, as it is answered when it arrives.
-
-    The first batch is sent whole, also if its partition's limit is below its size. Only `read_all` and this
-    count it so: one that comes while the request waits counts up to the limit, as in Kafka.
-    """
-    available_bytes = 0
-    at_least_one = True
-    for source in sources:
-        partition, target = source.partition, source.target
-        if partition is None:
-            continue
-        log, upper_offset = partition.log, limits.upper_offset(partition.log)
-        readable_bytes = log.readable_bytes(target.fetch_offset, upper_offset, limits.min_bytes)
-        if not readable_bytes:
-            continue
-        if at_least_one:
-            at_least_one = False
-            if readable_bytes <= target.max_bytes:
-                return False
+        limit_bytes = max(wanted_bytes, min_bytes) if is_first else wanted_bytes
+        readable_bytes = log.readable_bytes(offset, upper_offset, limit_bytes)
+        if is_first and readable_bytes > wanted_bytes:
             try:
-                available_bytes = len(
-                    log.read(
-                        target.fetch_offset,
-                        until_offset=upper_offset,
-                        max_bytes=target.max_bytes,
-                        at_least_one=True,
-                    )
-                )
+                readable_bytes = wanted_bytes = _whole_bytes(log, offset, upper_offset, wanted_bytes)
             except (LogError, MustLoadError):
                 return True  # the read that follows answers with the error, or loads it
-        else:
-            available_bytes += min(readable_bytes, target.max_bytes)
-        if available_bytes >= limits.min_bytes:
+        if readable_bytes:
+            is_first = False
+        available_bytes += min(readable_bytes, wanted_bytes)
+        if available_bytes >= min_bytes:
             return True
     return False
+
+
+def _whole_bytes(log: PartitionLog, offset: int, upper_offset: int, max_bytes: int) -> int:
+    """The size of the whole batches that are read up to a limit: at least of one. Reads none of them."""
+    found = log.slice(offset, until_offset=upper_offset, max_bytes=max_bytes, at_least_one=True)
+    if not isinstance(found, bytes):
+        found.close()
+    return len(found)
 
 
 def read_all(sources: Sequence[FetchSource], limits: Limits) -> ReadResult:
@@ -283,7 +268,7 @@ def _read(
     aborted: list[AbortedTransaction] | None = []
     diverging: EpochEndOffset | None = None
     try:
-        end = divergence(log, target)
+        end = divergence(source.partition, target)
         if end is not None:
             diverging = EpochEndOffset(end.leader_epoch, end.end_offset)
         elif not log.log_start_offset <= target.fetch_offset <= log.log_end_offset:
@@ -302,7 +287,7 @@ def _read(
             if limits.read_committed:
                 # As in Kafka, where a batch that did not fit is taken back, with what was found about it.
                 is_cut = not found and max_bytes > 0
-                aborted = None if is_cut else _aborted(log, target.fetch_offset, found)
+                aborted = None if is_cut else _aborted(source.partition, target.fetch_offset, found)
             # The encoder needs only the length of a slice; the connection reads it when it sends it.
             records = cast("Buffer", found)
     except LogError as error:
@@ -327,9 +312,9 @@ def _error(target: FetchTarget, error_code: ErrorCode) -> PartitionData:
     return PartitionData(target.partition, int(error_code), -1, aborted_transactions=None, records=b"")
 
 
-def _aborted(log: PartitionLog, fetch_offset: int, records: LogSlice | bytes) -> list[AbortedTransaction]:
+def _aborted(partition: Partition, fetch_offset: int, records: LogSlice | bytes) -> list[AbortedTransaction]:
     # For a short log Kafka includes those above the last stable offset. Clients ignore what they do not read.
-    aborted = log.aborted_transactions(fetch_offset, log.log_end_offset)
+    aborted = partition.transactions.aborted_transactions(fetch_offset, partition.log.log_end_offset)
     if len(aborted) > _MANY_ABORTED:
         # Those above the records of this response are sent with a later one.
         if isinstance(records, bytes):
@@ -361,7 +346,7 @@ class FetchWait(FutureWait[FetchResponse]):
         super().__init__(loop, deadlines, partitions, max_wait_ms)
 
     def is_over(self) -> bool:
-        return is_ready(self._sources, self._limits)
+        return has_enough(self._sources, self._limits, is_new=False)
 
     def result(self) -> FetchResponse | Awaitable[FetchResponse]:
         return self._answer()

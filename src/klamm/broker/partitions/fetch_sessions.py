@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from klamm.clock import Clock
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from klamm.protocol.messages.fetch import FetchRequest, PartitionData

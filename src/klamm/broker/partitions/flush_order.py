@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.errors import NO_ERROR
-from klamm.storage.log import HeldBack, PartitionLog
+from klamm.storage.durability import HeldBack
+from klamm.storage.log import PartitionLog
 
 
 class _Earlier:
@@ -45,7 +46,7 @@ class FlushOrder:
         return (
             partition.error_code is NO_ERROR
             and partition not in self._late
-            and partition.log.held_back is not None
+            and partition.durable.held_back is not None
         )
 
     def postpone(self, partition: Partition) -> None:
@@ -57,7 +58,7 @@ class FlushOrder:
 
         It takes that. Raises LogError if one of them is not available.
         """
-        held_back, earlier = partition.log.held_back, after.log
+        held_back, earlier = partition.durable.held_back, after.log
         assert held_back is not None
         held_back.begin()
         known = self._earlier.get(partition)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from klamm.broker.partitions.deadlines import Deadlines
 from klamm.broker.partitions.partition_wait import FutureWait
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.errors import NO_ERROR
-from klamm.protocol.lazy_dataclass import dataclass
 
 FLUSH_TIMEOUT_MS: Final = 5_000  # for a disk that hangs; the time-outs of clients are longer
 _MANY_WRITTEN: Final = 100

@@ -196,7 +196,7 @@ class MarkerWriter:
 def _refusal(partition: Partition, marker: TransactionMarker) -> ErrorCode:
     """What Kafka answers to a marker that it cannot write. Raises LogError."""
     if not marker.is_of_no_producer:
-        for known in partition.log.producers():
+        for known in partition.transactions.producers():
             if known.producer_id == marker.producer_id and marker.producer_epoch < known.producer_epoch:
                 return ErrorCode.invalid_producer_epoch
     return ErrorCode.unknown_server_error

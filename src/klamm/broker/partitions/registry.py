@@ -12,7 +12,16 @@ from klamm.broker.metrics.counters import TopicTallies
 from klamm.config import LONG_MAX
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.types import TopicPartition
-from klamm.storage.log import LogError, LogStore, PartitionLog
+from klamm.storage.durability import DurableLog
+from klamm.storage.log import (
+    EngineLog,
+    LogError,
+    LogLookups,
+    LogRetention,
+    LogStore,
+    LogTransactions,
+    PartitionLog,
+)
 from klamm.storage.topic_config import TopicConfig
 
 Watcher = Callable[[], None]
@@ -39,6 +48,7 @@ class Partition:
     """
 
     __slots__ = (
+        "__weakref__",
         "_log",
         "_registry",
         "_told",
@@ -46,7 +56,7 @@ class Partition:
         "error_code",
         "flush_failures",
         "held",
-        "is_journaled",
+        "is_flushed",
         "is_sealed",
         "leader_epoch",
         "name",
@@ -62,7 +72,7 @@ class Partition:
         name: TopicPartition,
         topic_id: bytes,
         leader_epoch: int,
-        log: PartitionLog | None,
+        log: EngineLog | None,
     ) -> None:
         self.name = name
         self.topic, self.partition = name
@@ -70,7 +80,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.error_code = NO_ERROR if log is not None else ErrorCode.kafka_storage_error
         self.flush_failures = 0
-        self.is_journaled = False  # the flusher knows that its log is in a journal
+        self.is_flushed = False  # the flusher finds it by its log
         self.is_sealed = False  # it moves to another broker, after its last flush
         self.counters = registry.tallies.of(self.topic)
         self.watchers: dict[Watcher, None] = {}
@@ -84,6 +94,31 @@ class Partition:
     @property
     def log(self) -> PartitionLog:
         """Its log; LogError with its error code when the partition does not serve."""
+        if self.error_code is not NO_ERROR or self._log is None:  # without a call: every append asks
+            return self._available()
+        return self._log
+
+    @property
+    def durable(self) -> DurableLog:
+        """The same log, to be made durable."""
+        return self._available()
+
+    @property
+    def transactions(self) -> LogTransactions:
+        """The same log: its producers and their transactions."""
+        return self._available()
+
+    @property
+    def lookups(self) -> LogLookups:
+        """The same log: offsets by time and by leader epoch."""
+        return self._available()
+
+    @property
+    def retention(self) -> LogRetention:
+        """The same log: how much it keeps."""
+        return self._available()
+
+    def _available(self) -> EngineLog:
         if self.error_code is not NO_ERROR or self._log is None:
             raise LogError(self.error_code, f"{self.name} is not available on this broker")
         return self._log
@@ -131,7 +166,7 @@ class Partition:
         self.flush_failures += 1
         self.changed()
 
-    def seal(self) -> PartitionLog | None:
+    def seal(self) -> DurableLog | None:
         """Serve no new requests: another broker will lead it. The log, if it can be read, to be flushed.
 
         Appends that wait for their flush are completed by it; other requests that wait fail.
@@ -177,7 +212,7 @@ class PartitionRegistry:
         Raises MustLoadError, and has done nothing, if the log has to be loaded off the event loop.
         """
         name = TopicPartition(topic, partition)
-        log: PartitionLog | None = None
+        log: EngineLog | None = None
         try:
             log = self.logs.open(topic, topic_id, partition, leader_epoch=leader_epoch, config=config)
         except (LogError, OSError) as error:

@@ -8,12 +8,12 @@ configuration does.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.config import LONG_MAX
 from klamm.protocol.errors import NO_ERROR, DecodeError, ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.types import Buffer
 from klamm.records.batch import (
     TRANSACTIONAL_BIT,

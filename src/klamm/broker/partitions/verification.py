@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop, Future, sleep
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from klamm.broker.net.context import HandlerResult, HeldResponse
 from klamm.protocol.errors import NO_ERROR, ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _FIRST_BACKOFF_MS: Final = 1
 
 
 class TransactionVerifier(Protocol):
-    """The transaction coordinator as partitions see it, on this broker or on another."""
+    """The transaction coordinators as partitions see them, on this broker or on another."""
 
     def verify(
         self,
@@ -81,7 +81,7 @@ class Verification:
         """With `retry` the request is repeated while the coordinator completes the last transaction."""
         self._services = services
         self._retries = retry
-        self._verifier: TransactionVerifier = services.verifier or services.remote
+        self._verifier: TransactionVerifier = services.verifier or services.transactions
         self._question = (transactional_id, *producer, partitions)
         self._add = add
         if add and services.image.transaction_version == 0:

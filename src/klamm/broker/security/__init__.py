@@ -1,1 +1,1 @@
-"""Access control. Without an authorizer everything is allowed."""
+"""Access control: what each API needs, and who decides. Without an authorizer everything is allowed."""

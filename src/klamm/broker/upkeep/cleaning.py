@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
-from klamm.storage.cleaner import CleanableLog, Cleaner, CleanerSettings
-from klamm.storage.engines.segments.log import SegmentLog
+from klamm.storage.engines.segments.cleaner import Cleaner, CleanerSettings
 
 if TYPE_CHECKING:
     from klamm.broker.config.broker_config import BrokerConfig
     from klamm.broker.services import Services
     from klamm.storage.engines.segments.files import Files
+    from klamm.storage.log import PartitionLog
 
 
 class Cleaning:
@@ -24,7 +24,7 @@ class Cleaning:
         self._services = services
         self._is_called_back = False
         self._passes: dict[TopicPartition, Future[None]] = {}  # under way
-        self.last_round_ms = 0  # longest pass of the last round with any passes
+        self.last_round_ms: int | None = None  # longest pass of the last round with any passes
         self.cleaner = Cleaner(
             files,
             self._logs,
@@ -42,7 +42,11 @@ class Cleaning:
             self._passes[job.topic_partition] = ended = self._services.loop.create_future()
             try:
                 await self._services.run_blocking(job.run)
-                self.cleaner.finish(job)
+                report = self.cleaner.finish(job)
+                partition = self._services.partitions.get(*job.topic_partition)
+                if report.is_log_lost and partition is not None:
+                    # It takes nothing more until it is opened again: offline, for all to see.
+                    partition.fail(ErrorCode.kafka_storage_error)
             finally:
                 del self._passes[job.topic_partition]
                 ended.set_result(None)
@@ -67,9 +71,9 @@ class Cleaning:
         for job in self.cleaner.running:
             job.cancel()
 
-    def _logs(self) -> Iterable[CleanableLog]:
+    def _logs(self) -> Iterable[PartitionLog]:
         for partition in self._services.partitions:
-            if partition.error_code is ErrorCode.none and isinstance(partition.log, SegmentLog):
+            if partition.error_code is ErrorCode.none:
                 yield partition.log
 
 

@@ -174,7 +174,7 @@ class Chores:
 
         def delete(partition: Partition) -> None:
             try:
-                partition.log.delete_old_segments(clock.now_ms(), clock.timestamp_ms())
+                partition.retention.delete_old_segments(clock.now_ms(), clock.timestamp_ms())
             except MustLoadError:
                 not_loaded.append(partition)
             except (LogError, OSError) as error:
@@ -191,10 +191,10 @@ class Chores:
         clock = self._services.clock
         for partition in not_loaded:
             try:
-                log = partition.log
+                retention = partition.retention
                 await when_loaded(
                     self._services.run_blocking,
-                    partial(log.delete_old_segments, clock.now_ms(), clock.timestamp_ms()),
+                    partial(retention.delete_old_segments, clock.now_ms(), clock.timestamp_ms()),
                 )
             except (LogError, OSError) as error:
                 _log.error("%s: retention failed: %s", partition.name, error)
@@ -216,7 +216,7 @@ class Chores:
     def expire_producers(self) -> Coroutine[Any, Any, None] | None:
         clock, config = self._services.clock, self._services.config
         return self._for_each(
-            lambda partition: partition.log.expire_producers(
+            lambda partition: partition.transactions.expire_producers(
                 clock.timestamp_ms(), config.producer_id_expiration_ms
             )
         )

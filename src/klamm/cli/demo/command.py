@@ -18,6 +18,7 @@ from klamm.cli.demo.pipeline import start as start_pipeline
 from klamm.cli.demo.play import PACE_S, DemoFailedError, GroupResult, Play
 from klamm.cli.demo.screen import screen
 from klamm.cli.failures import fail
+from klamm.cli.output import echo
 from klamm.clock import SystemClock
 from klamm.errors import KlammError
 
@@ -29,13 +30,13 @@ def demo(
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Run the Spark job at the end.")] = True,
     plain: Annotated[bool, typer.Option("--plain", help="Print lines instead of a live view.")] = False,
     pace: Annotated[
-        float, typer.Option("--pace", metavar="SECONDS", min=0, help="How long to show each step.")
+        float, typer.Option("--pace", metavar="SECONDS", min=0, help="Seconds for which each step is shown.")
     ] = PACE_S,
 ) -> None:
     """Run a broker, a consumer group that rebalances, and a Spark job. Ends by itself.
 
     Six processes: a broker, members of a group that join, leave and are killed, and Spark. Nothing is left
-    running, not even after Ctrl-C. Spark comes with `pip install 'klamm[spark]'`.
+    running, not even after Ctrl-C. Without Spark (the extra `spark`) it ends before the job.
     """
     # A signal must end the child processes too. A shell starts background jobs with SIGINT ignored.
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
@@ -48,7 +49,7 @@ def demo(
             group, pipeline = _perform(stack, folder, with_spark=spark, plain=plain, pace_s=pace)
             _summary(group, pipeline)
     except KeyboardInterrupt:
-        typer.echo("stopped; nothing is left running", err=True)
+        echo("stopped; nothing is left running", err=True)
         raise typer.Exit(130) from None
     except (DemoFailedError, KlammError, RuntimeError) as error:
         fail(error)
@@ -60,9 +61,9 @@ def is_spark_here() -> bool:
     from klamm.spark.setup.sessions import prepare  # noqa: PLC0415
 
     try:
-        prepare("local", say=lambda line: typer.echo(line, err=True))
+        prepare("local", say=lambda line: echo(line, err=True))
     except SparkSetupError as error:
-        typer.echo(f"without Spark: {error}", err=True)
+        echo(f"without Spark: {error}", err=True)
         return False
     return True
 
@@ -86,8 +87,8 @@ def _perform(
 
 
 def _summary(group: GroupResult, pipeline: PipelineResult | None) -> None:
-    typer.echo()
-    typer.echo(
+    echo()
+    echo(
         f"{group.sent} orders were sent. The group read every one of them through {group.rebalances} "
         f"rebalances; {group.repeated} were read twice, by the members that took over from the killed one."
     )
@@ -102,10 +103,10 @@ def _summary(group: GroupResult, pipeline: PipelineResult | None) -> None:
         raise DemoFailedError(f"{pipeline.repeated} orders are in topic {REVENUE} more than once")
     if pipeline.lag:
         raise DemoFailedError(f"Spark's group lags by {pipeline.lag} after its job ended")
-    typer.echo(
+    echo(
         f"Spark counted {pipeline.orders} orders worth {pipeline.revenue_cents / 100:.2f}, each exactly once "
         f"although the broker was killed meanwhile; its group has no lag. From topic {REVENUE}:"
     )
     for minute, product, orders, cents in pipeline.rows[:6]:
-        typer.echo(f"  {minute}  {product:<8} {orders:>5} orders {cents / 100:>10.2f}")
-    typer.echo(f"What the groups and transactions did: {pipeline.report}")
+        echo(f"  {minute}  {product:<8} {orders:>5} orders {cents / 100:>10.2f}")
+    echo(f"What the groups and transactions did: {pipeline.report}")

@@ -32,7 +32,7 @@ def main(bootstrap: str, group: str, name: str, session_timeout_ms: str) -> None
         "auto.commit.interval.ms": 500,
         "partition.assignment.strategy": "cooperative-sticky",
     }
-    with Consumer(TOPIC, config=settings) as consumer:
+    with Consumer(TOPIC, settings) as consumer:
         while not leaving.is_set():
             orders = [json.loads(record.value)["order"] for record in consumer.poll(0.2)]
             if orders:

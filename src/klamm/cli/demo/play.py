@@ -172,7 +172,6 @@ class Play:
 
     def _has(self, *names: str) -> Callable[[View], bool]:
         def holds(view: View) -> bool:
-            owners = {item.member.client_id for item in view.partitions if item.member}
-            return view.state == "Stable" and set(view.members) == set(names) == owners
+            return view.state == "Stable" and set(view.members) == set(names) == set(view.owners.values())
 
         return holds

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from klamm.cli.demo.watching import View
-from klamm.cli.story import clock_time, headline
+from klamm.groups.story import clock_time, headline
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -57,14 +57,14 @@ class PlainScreen:
         self.say(f"  {text}")
 
     def show(self, view: View, counts: dict[str, int]) -> None:
-        for chapter in view.story[self._told :]:
-            self.say(f"  {clock_time(chapter.timestamp_ms)[11:]}  {chapter.text}")
+        for entry in view.story[self._told :]:
+            self.say(f"  {clock_time(entry.timestamp_ms)[11:]}  {entry.text}")
         self._told = len(view.story)
         owners = view.owners
         if owners != self._owners and view.state == "Stable" and view.generation is not None:
             self._owners = owners
             listed = ", ".join(f"{partition} {owner}" for partition, owner in sorted(owners.items()))
-            self.say(f"  generation {view.generation}, lag {view.lag}: {listed}")
+            self.say(f"  generation {view.generation}, lag {view.lag_text}: {listed}")
 
 
 class LiveScreen:
@@ -114,11 +114,11 @@ class LiveScreen:
         steps = Text(f"{lines}{self._progress}", style="bold")
         view = self._view
         story = Text()
-        for chapter in view.story[-STORY_LINES:]:
-            story.append(f"{clock_time(chapter.timestamp_ms)[11:19]}  ", style="dim")
-            story.append(f"{headline(chapter.event)}\n")
+        for entry in view.story[-STORY_LINES:]:
+            story.append(f"{clock_time(entry.timestamp_ms)[11:19]}  ", style="dim")
+            story.append(f"{headline(entry.event)}\n")
         generation = "-" if view.generation is None else view.generation
-        title = f"group billing: {view.state}, generation {generation}, lag {view.lag}"
+        title = f"group billing: {view.state}, generation {generation}, lag {view.lag_text}"
         return Group(
             steps,
             Panel(self._table(), title=title),
@@ -131,15 +131,16 @@ class LiveScreen:
         table = Table(expand=True, box=None)
         for column in ("partition", "owner", "committed", "end", "lag"):
             table.add_column(column, justify="left" if column in ("partition", "owner") else "right")
-        for item in self._view.partitions:
-            owner = item.member.client_id if item.member else "-"
+        owners = self._view.owners
+        for item in self._view.group.partitions if self._view.group else ():
+            owner = owners.get(str(item.partition), "-")
             colour = self._colours.setdefault(owner, COLOURS[len(self._colours) % len(COLOURS)])
             read = self._counts.get(owner)
             table.add_row(
                 str(item.partition),
                 f"[{colour}]{owner}[/]" + (f" [dim]({read} read)[/]" if read is not None else ""),
                 "-" if item.committed is None else str(item.committed),
-                "-" if item.end is None else str(item.end),
+                "-" if item.log is None else str(item.log.end),
                 "-" if item.lag is None else str(item.lag),
             )
         return table

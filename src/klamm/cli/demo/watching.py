@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from klamm.cli.explain import EVENTS_TOPIC
-from klamm.cli.lag import PartitionLag, lag_of
-from klamm.cli.story import Chapter, chapters
 from klamm.client.admin.admin import Admin
 from klamm.client.consumer.consumer import Consumer
+from klamm.client.diagnosis.lag import GroupLag, lag_of, lag_text
+from klamm.client.diagnosis.reading import EVENTS_TOPIC
 from klamm.errors import KlammError
+from klamm.groups.story import StoryEntry, story_entries
 from klamm.protocol.types import TopicPartition
 
 
@@ -22,18 +22,26 @@ class View:
     state: str = "-"
     assignor: str = "-"
     members: tuple[str, ...] = ()
-    partitions: tuple[PartitionLag, ...] = ()
-    story: tuple[Chapter, ...] = ()
+    group: GroupLag | None = None
+    story: tuple[StoryEntry, ...] = ()
     generation: int | None = None  # of this assignment; None until the event that tells it is there
 
     @property
     def owners(self) -> dict[str, str]:
         """The clients that own partitions."""
-        return {str(item.partition): item.member.client_id for item in self.partitions if item.member}
+        if self.group is None:
+            return {}
+        rows = self.group.partitions
+        return {str(item.partition): self.group.owner(item)[1] for item in rows if item.owner}
 
     @property
-    def lag(self) -> int:
-        return sum(item.lag or 0 for item in self.partitions)
+    def lag(self) -> int | None:
+        """None if it is not known."""
+        return None if self.group is None else self.group.total.lag
+
+    @property
+    def lag_text(self) -> str:
+        return "-" if self.group is None else lag_text(self.group.total)
 
 
 class GenerationFollower:
@@ -64,7 +72,7 @@ class DemoWatcher:
         self._admin = Admin(bootstrap_servers=bootstrap)
         self._bootstrap = bootstrap
         self._events: Consumer | None = None
-        self._story: list[Chapter] = []
+        self._story: list[StoryEntry] = []
         self._last_told = 0
         self._generations = GenerationFollower()
 
@@ -72,14 +80,14 @@ class DemoWatcher:
         self._read_events()
         try:
             found = self._admin.describe_groups(self._group, timeout=5)[self._group]
-            lags = lag_of(self._admin, found)
+            lag = lag_of(self._admin, found)
         except KlammError:
             return View(story=tuple(self._story))  # in the middle of a change; the next snapshot shows it
         view = View(
             state=found.state,
             assignor=found.protocol or "-",
             members=tuple(sorted(member.client_id for member in found.members)),
-            partitions=tuple(lags),
+            group=lag,
             story=tuple(self._story),
         )
         if view.state != "Stable":
@@ -96,7 +104,7 @@ class DemoWatcher:
             self._events.assign([TopicPartition(EVENTS_TOPIC, item.partition) for item in topic.partitions])
         events = [json.loads(record.value) for record in self._events.poll(0.05) if record.value]
         mine = [event for event in events if event.get("group_id") == self._group]
-        self._story += chapters(mine)
+        self._story += story_entries(mine)
         for event in mine:
             self._last_told = max(self._last_told, int(event.get("generation_after", 0)))
 

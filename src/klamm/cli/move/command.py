@@ -19,6 +19,7 @@ from klamm.cli.move.ends import End, open_end
 from klamm.cli.move.group_offsets import GroupMove, groups_to_move, move_group_offsets
 from klamm.cli.move.state import MoveError, MoveState, load_state, save_state
 from klamm.cli.move.topics import MovedTopic, apply_configs, chosen_topics, prepare_target
+from klamm.cli.output import echo
 from klamm.protocol.types import TopicPartition
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -30,24 +31,37 @@ _LINE_EVERY_S: Final = 5.0  # where standard error is not a terminal
 @app.command()
 def move(
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="HOST:PORT, a data folder, or postgresql://…")
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="What is copied: HOST:PORT of a running cluster, a data folder, or postgresql://… of a "
+            "database.",
+        ),
     ],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="The same; a new folder is created.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="Where it is copied to: HOST:PORT, a data folder, which is created if needed, or postgresql://….",
+        ),
+    ],
     topic: Annotated[
         list[str] | None,
         typer.Option(
-            "--topic", metavar="PATTERN", help="Only topics like this, as in 'orders*'; repeatable."
+            "--topic", metavar="PATTERN", help="Copy only topics like this, as in 'orders*'; repeatable."
         ),
     ] = None,
     exclude: Annotated[
-        list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Not these topics; repeatable.")
+        list[str] | None,
+        typer.Option("--exclude", metavar="PATTERN", help="Do not copy topics like this; repeatable."),
     ] = None,
     group: Annotated[
         list[str] | None,
-        typer.Option("--group", metavar="PATTERN", help="Only groups like this; repeatable."),
+        typer.Option("--group", metavar="PATTERN", help="Copy only groups like this; repeatable."),
     ] = None,
     state_file: Annotated[
-        Path, typer.Option("--state", metavar="FILE", help="The progress of this move, to resume it.")
+        Path,
+        typer.Option("--state", metavar="FILE", help="The file for the progress of this move, to resume it."),
     ] = Path(_STATE),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be copied.")] = False,
     no_check: Annotated[
@@ -169,7 +183,7 @@ class _Progress:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if self._is_terminal and self._shown_at != self._began_at:
-            typer.echo("", err=True)
+            echo("", err=True)
 
     def add(self, count: int, size: int) -> None:
         self._count += count
@@ -221,10 +235,8 @@ def _show_result(
         print_json({"topics": len(topics), "records": copied, "groups": len(groups), "checked": is_checked})
         return
     ending = "; the copies are the same as the originals" if is_checked else ""
-    typer.echo(
-        f"{len(topics)} topics, {copied:,} records and the offsets of {len(groups)} groups copied{ending}"
-    )
+    echo(f"{len(topics)} topics, {copied:,} records and the offsets of {len(groups)} groups copied{ending}")
 
 
 def _say(message: str) -> None:
-    typer.echo(f"klamm: {message}", err=True)
+    echo(f"klamm: {message}", err=True)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from klamm.cli.move.ends import End
-from klamm.cli.move.state import MoveError, MoveState, PartitionState
+from klamm.cli.move.state import CopyProgress, MoveError, MoveState
 from klamm.client.consumer.consumer import Consumer
 from klamm.client.consumer.records import ConsumerRecord
 from klamm.client.producer.delivery import Delivery
@@ -144,7 +144,7 @@ class _Run:
         self._producer = producer
         self._target = target
         self._already = already  # records that are there, and are only counted
-        self._sent: dict[TopicPartition, PartitionState] = {}
+        self._sent: dict[TopicPartition, CopyProgress] = {}
         self._last: dict[TopicPartition, Delivery] = {}
         self.unsaved_bytes = 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from klamm.cli.move.ends import End
@@ -44,8 +44,7 @@ def move_group_offsets(target: End, state: MoveState, groups: Sequence[GroupMove
     failed: dict[str, KlammError] = {}
     for group in groups:
         translated = {
-            key: replace(
-                committed,
+            key: committed._replace(
                 offset=state.partitions[key].offsets.translate(committed.offset),
                 leader_epoch=-1,
             )

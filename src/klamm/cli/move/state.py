@@ -20,7 +20,7 @@ class MoveError(KlammError):
 
 
 @dataclass(slots=True)
-class PartitionState:
+class CopyProgress:
     """How far one partition was copied, as acknowledged by the target."""
 
     source_next: int  # the offset at which reading goes on
@@ -28,8 +28,8 @@ class PartitionState:
     checked_to: int = 0  # target offsets below were compared with the source, by an earlier run
     checksum: int = 0  # of the records from `checked_to` on
 
-    def copy(self) -> PartitionState:
-        return PartitionState(self.source_next, self.offsets.copy(), self.checked_to, self.checksum)
+    def copy(self) -> CopyProgress:
+        return CopyProgress(self.source_next, self.offsets.copy(), self.checked_to, self.checksum)
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class MoveState:
     source_id: str  # cluster ids
     target_id: str
     topic_ids: dict[str, tuple[str, str]] = field(default_factory=dict)  # at the source and at the target
-    partitions: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    partitions: dict[TopicPartition, CopyProgress] = field(default_factory=dict)
 
 
 def load_state(path: Path, source_id: str, target_id: str) -> MoveState:
@@ -106,7 +106,7 @@ def _decoded(found: Any) -> MoveState:
         str(found["target"]),
         {name: (str(source), str(target)) for name, (source, target) in found["topics"].items()},
         {
-            TopicPartition(each["topic"], each["partition"]): PartitionState(
+            TopicPartition(each["topic"], each["partition"]): CopyProgress(
                 int(each["source_next"]),
                 OffsetMap(each["runs"], int(each["target_next"])),
                 int(each["checked_to"]),

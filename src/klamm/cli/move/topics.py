@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from klamm.cli.move.ends import End
-from klamm.cli.move.state import MoveError, MoveState, PartitionState
+from klamm.cli.move.state import CopyProgress, MoveError, MoveState
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import NewTopic, TopicDescription
 from klamm.protocol.types import TopicPartition, id_to_text
@@ -140,7 +140,7 @@ def _adjust(admin: Admin, state: MoveState, topic: MovedTopic, source_id: str) -
     admin.alter_configs("topic", topic.name, dict(WHILE_COPYING))
     state.topic_ids[topic.name] = (source_id, target_id)
     for partition in topic.partitions:
-        state.partitions.setdefault(partition, PartitionState(0))
+        state.partitions.setdefault(partition, CopyProgress(0))
 
 
 def apply_configs(admin: Admin, topics: Sequence[MovedTopic]) -> dict[str, Exception]:

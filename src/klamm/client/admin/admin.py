@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from klamm.client.admin.access_admin import AccessAdmin
 from klamm.client.admin.admin_operations import AdminOperations
 from klamm.client.admin.arguments import (
     ByPartition,
@@ -41,21 +42,21 @@ from klamm.client.admin.model import (
     TransactionDescription,
 )
 from klamm.client.admin.results import Results
-from klamm.clock import Clock
 from klamm.protocol.types import TopicPartition
 
+if TYPE_CHECKING:
+    from klamm.client.setting_types import AdminKeywords
 
-class Admin:
+
+class Admin(AccessAdmin):
     """Administers a cluster; settings by Kafka's names, as a dictionary or keywords.
 
     Each method waits at most `timeout` seconds (default: `default.api.timeout.ms`). A method over several
     items raises the first error, or with `raise_errors=False` returns a value or an error for each.
     """
 
-    def __init__(
-        self, config: Mapping[str, Any] | None = None, *, clock: Clock | None = None, **settings: Any
-    ) -> None:
-        self._operations = AdminOperations(config, settings, clock=clock)
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[AdminKeywords]) -> None:
+        self._operations = AdminOperations(config, settings)
 
     if not TYPE_CHECKING:
 
@@ -336,6 +337,15 @@ class Admin:
         return self._operations.describe_groups(
             group_ids, raise_errors=raise_errors, timeout=timeout
         ).result()
+
+    def inspect_groups(
+        self, group_ids: str | Iterable[str], *, raise_errors: bool = True, timeout: float | None = None
+    ) -> Results[str, dict[str, Any]]:
+        """What klamm's coordinators know of living groups: who is waited for, votes, time-outs, offsets.
+
+        Other brokers do not have it: UnsupportedVersionError.
+        """
+        return self._operations.inspect_groups(group_ids, raise_errors=raise_errors, timeout=timeout).result()
 
     def delete_groups(
         self, group_ids: str | Iterable[str], *, raise_errors: bool = True, timeout: float | None = None

@@ -7,16 +7,21 @@ from typing import Final
 
 # As in kafka-python (its versions 2 and 3), confluent-kafka and Java, where the name differs from klamm's.
 INSTEAD: Final = {
+    "alter_client_quotas": 'alter_quotas({QuotaEntity(user="alice"): {"producer_byte_rate": 1_000_000}})',
     "alter_consumer_group_offsets": "alter_group_offsets(group_id, {TopicPartition(...): offset})",
     "alter_partition_reassignments": "alter_reassignments({TopicPartition(...): [broker, ...]})",
+    "alter_user_scram_credentials": 'set_passwords({"alice": password}), delete_users("alice")',
     "create_topic": "create_topics(names)",
     "delete_consumer_group_offsets": "delete_group_offsets(group_id, partitions)",
     "delete_consumer_groups": "delete_groups(group_ids)",
     "delete_topic": "delete_topics(names)",
+    "describe_client_quotas": "describe_quotas()",
     "describe_consumer_groups": "describe_groups(group_ids)",
     "describe_topic": "describe_topics(names)",
     "describe_topic_partitions": "describe_topics(names)",
+    "describe_user_scram_credentials": "describe_users()",
     "incremental_alter_configs": 'alter_configs("topic", name, {setting: value})',
+    "list_acls": "describe_acls()",
     "list_consumer_group_offsets": "list_group_offsets(group_id)",
     "list_consumer_groups": "list_groups()",
     "list_partition_offsets": 'list_offsets(partitions, "latest")',
@@ -31,16 +36,8 @@ INSTEAD: Final = {
 }
 UNSUPPORTED: Final = frozenset(
     {
-        "alter_client_quotas",
         "alter_replica_log_dirs",
-        "alter_user_scram_credentials",
-        "create_acls",
-        "delete_acls",
-        "describe_acls",
-        "describe_client_quotas",
         "describe_metadata_quorum",
-        "describe_user_scram_credentials",
-        "list_acls",
     }
 )
 

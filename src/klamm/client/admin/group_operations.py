@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import Future
+from typing import Any
 
 from klamm.client.admin import arguments, groups, resets
 from klamm.client.admin import offsets as offset_calls
@@ -40,6 +41,16 @@ class GroupOperations(OperationsHost):
         return self._each(
             raise_errors, lambda calls: groups.describe_groups(calls, chosen, timeout_ms=due_ms)
         )
+
+    def inspect_groups(
+        self, group_ids: str | Iterable[str], *, raise_errors: bool = True, timeout: float | None = None
+    ) -> Future[Results[str, dict[str, Any]]]:
+        """What klamm's coordinators know of living groups: who is waited for, votes, time-outs, offsets.
+
+        Other brokers do not have it: UnsupportedVersionError.
+        """
+        chosen, due_ms = arguments.texts(group_ids, "group id"), milliseconds(timeout)
+        return self._each(raise_errors, lambda calls: groups.inspect_groups(calls, chosen, timeout_ms=due_ms))
 
     def delete_groups(
         self, group_ids: str | Iterable[str], *, raise_errors: bool = True, timeout: float | None = None

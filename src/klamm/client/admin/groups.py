@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from klamm.client.admin.consumer_groups import describe_consumer_groups
+from klamm.client.admin.group_batches import ask_about
 from klamm.client.admin.model import GroupDescription, ListedGroup, MemberDescription
 from klamm.client.admin.results import Results
 from klamm.client.calls import Calls
-from klamm.errors import KlammError, broker_error
+from klamm.errors import BrokerError, KlammError, broker_error
 from klamm.net.tasks import gather
 from klamm.protocol.api import ApiKey
 from klamm.protocol.consumer_protocol import decode_assignment, decode_subscription
@@ -19,8 +23,11 @@ from klamm.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from klamm.protocol.messages.inspect_groups import InspectGroupsRequest, InspectGroupsResponse
 from klamm.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from klamm.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from klamm.protocol.messages.trace_groups import TraceGroupsRequest, TraceGroupsResponse
+from klamm.protocol.types import TopicPartition
 
 
 async def list_groups(
@@ -49,51 +56,118 @@ async def list_groups(
 async def describe_groups(
     calls: Calls, group_ids: Sequence[str], *, timeout_ms: int | None
 ) -> Results[str, GroupDescription]:
-    described = [calls.core.tasks.spawn(_describe(calls, item, timeout_ms)) for item in group_ids]
-    outcomes = await gather(described)
-    return Results(zip(group_ids, outcomes, strict=True))
+    """Groups with their members, as their coordinators describe them."""
+    deadline = calls.deadline(f"describing group {', '.join(group_ids[:3])}", timeout_ms)
 
+    def items(response: DescribeGroupsResponse) -> Iterator[tuple[str, int, str | None, DescribedGroup]]:
+        for item in response.groups:
+            is_missing = not item.error_code and item.group_state == "Dead"
+            error_code = ErrorCode.group_id_not_found if is_missing else item.error_code
+            yield item.group_id, error_code, item.error_message, item
 
-async def _describe(calls: Calls, group_id: str, timeout_ms: int | None) -> GroupDescription:
-    deadline = calls.deadline(f"describing group {group_id}", timeout_ms)
-    response: DescribeGroupsResponse
-    response, coordinator_id = await calls.to_coordinator(
-        group_id,
+    found = await ask_about(
+        calls,
+        group_ids,
         ApiKey.DESCRIBE_GROUPS,
-        DescribeGroupsRequest([group_id]),
+        lambda ids: DescribeGroupsRequest(list(ids)),
+        items,
         deadline,
-        lambda answer: [item.error_code for item in answer.groups],
     )
-    if not response.groups:
-        raise broker_error(ErrorCode.group_id_not_found, f"group {group_id}")
-    group: DescribedGroup = response.groups[0]
-    if group.error_code:
-        raise broker_error(group.error_code, f"group {group_id}", group.error_message)
-    if group.group_state == "Dead":
-        raise broker_error(ErrorCode.group_id_not_found, f"group {group_id}")
+    results = {group_id: _description(found[group_id]) for group_id in group_ids}
+    absent = [group_id for group_id, outcome in results.items() if _is_absent(outcome)]
+    if absent:
+        others = await describe_consumer_groups(calls, absent, deadline)
+        results.update({name: other for name, other in others.items() if not isinstance(other, KlammError)})
+    return Results(results)
+
+
+def _is_absent(outcome: GroupDescription | KlammError) -> bool:
+    """Whether the group does not exist, or is none of the classic protocol."""
+    return isinstance(outcome, BrokerError) and outcome.error_code == ErrorCode.group_id_not_found
+
+
+def _description(found: tuple[DescribedGroup, int] | KlammError) -> GroupDescription | KlammError:
+    if isinstance(found, KlammError):
+        return found
+    group, coordinator_id = found
     return GroupDescription(
-        group_id,
+        group.group_id,
         group.group_state,
         group.protocol_type,
         group.protocol_data,
         coordinator_id,
-        tuple(_member(item, group.protocol_type) for item in group.members),
+        tuple(_member(item, group) for item in group.members),
     )
 
 
-def _member(item: DescribedGroupMember, protocol_type: str) -> MemberDescription:
+async def inspect_groups(
+    calls: Calls, group_ids: Sequence[str], *, timeout_ms: int | None
+) -> Results[str, dict[str, Any]]:
+    """What klamm's coordinators know of groups. UnsupportedVersionError: the broker is not klamm's."""
+    deadline = calls.deadline(f"inspecting group {', '.join(group_ids[:3])}", timeout_ms)
+
+    def items(response: InspectGroupsResponse) -> Iterator[tuple[str, int, str | None, bytes]]:
+        for item in response.groups:
+            yield item.group_id, item.error_code, item.error_message, item.content
+
+    found = await ask_about(calls, group_ids, ApiKey.INSPECT_GROUPS, InspectGroupsRequest, items, deadline)
+    return _contents(group_ids, found)
+
+
+async def trace_groups(
+    calls: Calls, group_ids: Sequence[str], *, after: int, timeout_ms: int | None
+) -> Results[str, dict[str, Any]]:
+    """Trace groups, and what was seen since an entry. UnsupportedVersionError: the broker is not klamm's."""
+    deadline = calls.deadline(f"tracing group {', '.join(group_ids[:3])}", timeout_ms)
+
+    def items(response: TraceGroupsResponse) -> Iterator[tuple[str, int, str | None, bytes]]:
+        for item in response.groups:
+            yield item.group_id, item.error_code, item.error_message, item.content
+
+    found = await ask_about(
+        calls, group_ids, ApiKey.TRACE_GROUPS, lambda ids: TraceGroupsRequest(ids, after), items, deadline
+    )
+    return _contents(group_ids, found)
+
+
+def _contents(
+    group_ids: Sequence[str], found: Mapping[str, tuple[bytes, int] | KlammError]
+) -> Results[str, dict[str, Any]]:
+    """What klamm's own APIs answer: JSON, and which broker it is from."""
+    results: dict[str, dict[str, Any] | KlammError] = {}
+    for group_id in group_ids:
+        outcome = found[group_id]
+        if isinstance(outcome, KlammError):
+            results[group_id] = outcome
+        else:
+            content, coordinator_id = outcome
+            results[group_id] = {**json.loads(content), "coordinator": coordinator_id}
+    return Results(results)
+
+
+def _member(item: DescribedGroupMember, group: DescribedGroup) -> MemberDescription:
     topics: tuple[str, ...] | None = None
-    assignment = None
-    if protocol_type == "consumer":
+    assignment: tuple[TopicPartition, ...] | None = None
+    has_user_data = False
+    if group.protocol_type == "consumer":
         try:
             if item.member_metadata:
                 topics = tuple(sorted(decode_subscription(item.member_metadata).topics))
             if item.member_assignment:
-                assignment = tuple(sorted(decode_assignment(item.member_assignment).partitions))
+                given = decode_assignment(item.member_assignment)
+                assignment, has_user_data = tuple(sorted(given.partitions)), bool(given.user_data)
+            elif group.group_state == "Stable":
+                assignment = ()  # its leader has left it out
         except DecodeError:
             topics = assignment = None  # a group that only calls itself a consumer's
     return MemberDescription(
-        item.member_id, item.group_instance_id, item.client_id, item.client_host, topics, assignment
+        item.member_id,
+        item.group_instance_id,
+        item.client_id,
+        item.client_host,
+        topics,
+        assignment,
+        has_user_data=has_user_data,
     )
 
 
@@ -134,7 +208,8 @@ async def remove_members(
     members = [MemberIdentity("", instance_id, reason) for instance_id in instance_ids or ()]
     members += [MemberIdentity(member_id, None, reason) for member_id in member_ids]
     if instance_ids is None and not member_ids:
-        group = await _describe(calls, group_id, deadline.remaining_ms())
+        described = await describe_groups(calls, [group_id], timeout_ms=deadline.remaining_ms())
+        group = described.unwrap()[group_id]
         members = [
             MemberIdentity("", item.group_instance_id, reason)
             if item.group_instance_id is not None

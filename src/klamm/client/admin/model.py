@@ -7,6 +7,7 @@ from dataclasses import InitVar, dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
+from klamm.client.committed import CommittedOffset as CommittedOffset  # noqa: PLC0414  # part of the model
 from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 
@@ -120,6 +121,11 @@ class MemberDescription:
     client_host: str
     subscribed_topics: tuple[str, ...] | None
     assignment: tuple[TopicPartition, ...] | None
+    protocol: str = "classic"  # or "consumer": which of them the member speaks
+    epoch: int | None = None  # of the member, in a group of the consumer protocol
+    target: tuple[TopicPartition, ...] | None = None  # what it should have, in such a group
+    regex: str | None = None  # its subscription, if the coordinator matches it
+    has_user_data: bool = False  # its assignor has stored data of its own in the assignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +138,9 @@ class GroupDescription:
     protocol: str
     coordinator_id: int
     members: tuple[MemberDescription, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """The next offset that a group will read, as committed."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
+    group_type: str = "classic"  # or "consumer"
+    epoch: int | None = None  # of a group of the consumer protocol
+    target_epoch: int | None = None  # for which its target was computed
 
 
 @dataclass(frozen=True, slots=True)

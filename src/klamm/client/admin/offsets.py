@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from klamm.client.admin.group_batches import ask_about
 from klamm.client.admin.model import CommittedOffset, ListedOffset
 from klamm.client.admin.results import Results
 from klamm.client.calls import Calls, Deadline, by_topic
-from klamm.errors import BrokerError, KlammError, broker_error
+from klamm.errors import BrokerError, KlammError, UnsupportedVersionError, broker_error
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.list_offsets import (
@@ -35,9 +36,11 @@ from klamm.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
 )
 from klamm.protocol.types import TopicPartition
 
+_GROUPS_VERSION: Final = 8  # from here on a request has several groups
 NAMES_VERSION: Final = 9  # the last version with topic names; later ones use topic ids
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -88,6 +91,52 @@ async def list_group_offsets(
         if unstable is None:
             return found
         await deadline.pause(unstable)
+
+
+async def list_offsets_of_groups(
+    calls: Calls, group_ids: Sequence[str], *, timeout_ms: int | None
+) -> Results[str, dict[TopicPartition, CommittedOffset]]:
+    """What several groups have committed. UnsupportedVersionError: the broker answers for one at a time."""
+    deadline = calls.deadline("listing the offsets of groups", timeout_ms)
+
+    versions: set[int] = set()
+
+    def request(ids: Sequence[str]) -> Callable[[int], OffsetFetchRequest]:
+        groups = [OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in ids]
+
+        def at(version: int) -> OffsetFetchRequest:
+            versions.add(version)
+            return OffsetFetchRequest(group_id=ids[0], topics=None, groups=groups)
+
+        return at
+
+    def items(
+        response: OffsetFetchResponse,
+    ) -> Iterator[tuple[str, int, str | None, OffsetFetchResponseGroup]]:
+        for item in response.groups:
+            yield item.group_id, item.error_code, None, item
+
+    found = await ask_about(
+        calls, group_ids, ApiKey.OFFSET_FETCH, request, items, deadline, max_version=NAMES_VERSION
+    )
+    if min(versions, default=_GROUPS_VERSION) < _GROUPS_VERSION:
+        raise UnsupportedVersionError("OFFSET_FETCH: the broker answers for one group at a time")
+    return Results({group_id: _committed(found[group_id]) for group_id in group_ids})
+
+
+def _committed(
+    found: tuple[OffsetFetchResponseGroup, int] | KlammError,
+) -> dict[TopicPartition, CommittedOffset] | KlammError:
+    if isinstance(found, KlammError):
+        return found
+    return {
+        TopicPartition(topic.name, item.partition_index): CommittedOffset(
+            item.committed_offset, item.committed_leader_epoch, item.metadata or ""
+        )
+        for topic in found[0].topics
+        for item in topic.partitions
+        if not item.error_code and item.committed_offset >= 0
+    }
 
 
 def _wanted(name: str, numbers: list[int]) -> OffsetFetchRequestTopics:

@@ -12,7 +12,6 @@ from klamm.client.admin.results import Results
 from klamm.client.calls import Calls, RetryPolicy
 from klamm.client.config import ADMIN, ClientConfig
 from klamm.client.runtime import ClientThread
-from klamm.clock import Clock
 from klamm.errors import IllegalStateError
 from klamm.net.tasks import Promise
 
@@ -27,9 +26,6 @@ class OperationsHost:
         self,
         config: Mapping[str, Any] | None,
         keywords: Mapping[str, Any],
-        *,
-        clock: Clock | None = None,
-        random: Random | None = None,
     ) -> None:
         parsed = ClientConfig.parse(ADMIN, config, keywords)
         values = parsed.values
@@ -37,8 +33,8 @@ class OperationsHost:
         self._thread = ClientThread(
             parsed.network(client_id),
             parsed.metadata(allow_auto_topic_creation=False),
-            clock=clock or parsed.clock(),
-            random=random or Random(),
+            clock=parsed.clock(),
+            random=Random(),
             name=client_id,
         )
         self._calls = Calls(
@@ -51,6 +47,11 @@ class OperationsHost:
         )
         self._is_closed = False
         self._thread.start()
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is a forked child, and the admin is its parent's."""
+        return self._thread.reactor.is_inherited
 
     def close(self) -> None:
         if not self._is_closed:

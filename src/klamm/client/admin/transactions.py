@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from klamm.client.admin.model import (
     HangingTransaction,
@@ -23,6 +25,7 @@ from klamm.protocol.messages.describe_transactions import (
     TransactionState,
 )
 from klamm.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from klamm.protocol.messages.inspect_transactions import InspectTransactionsRequest
 from klamm.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from klamm.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -107,6 +110,31 @@ async def describe_transactions(
             )
         else:
             results[transactional_id] = _description(item, coordinator_id)
+    return Results(results)
+
+
+async def inspect_transactions(
+    calls: Calls, transactional_ids: Sequence[str], *, timeout_ms: int | None
+) -> Results[str, dict[str, Any]]:
+    """What klamm's coordinators know of ids. UnsupportedVersionError: the broker is not klamm's."""
+    deadline = calls.deadline("inspecting transactions", timeout_ms)
+    results: dict[str, dict[str, Any] | KlammError] = {}
+    for transactional_id in transactional_ids:
+        response, coordinator_id = await calls.to_coordinator(
+            transactional_id,
+            ApiKey.INSPECT_TRANSACTIONS,
+            InspectTransactionsRequest([transactional_id]),
+            deadline,
+            lambda answer: [item.error_code for item in answer.transactions],
+            kind=TRANSACTION,
+        )
+        (item,) = response.transactions
+        if item.error_code:
+            results[transactional_id] = broker_error(
+                item.error_code, f"transactional.id {transactional_id}", _hint(item.error_code)
+            )
+        else:
+            results[transactional_id] = {**json.loads(item.content), "coordinator": coordinator_id}
     return Results(results)
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from klamm.client.consumer.offsets.positions import Committed
+from klamm.client.callables import takes
+from klamm.client.committed import Committed
 from klamm.client.topic_names import check_topic_name
 from klamm.protocol.types import TopicPartition
+
+_LONGEST_S: Final = 1e9  # thirty years
 
 
 def topic_names(topics: Any) -> list[str]:
@@ -66,7 +69,7 @@ def compiled_pattern(pattern: Any) -> re.Pattern[str]:
 def partitions_of(partitions: Any) -> list[TopicPartition]:
     """A list of partitions; a single one may be given without a list."""
     if isinstance(partitions, TopicPartition):
-        return [partitions]
+        return [a_partition(partitions)]
     if partitions is None or isinstance(partitions, str | bytes):
         raise TypeError(f"partitions is a list of TopicPartition, not {partitions!r}")
     return [a_partition(item) for item in partitions]
@@ -87,19 +90,15 @@ def a_partition(partition: Any) -> TopicPartition:
 
 def due_at(now_ms: int, timeout: float | None) -> int | None:
     """The instant at which a timeout in seconds ends."""
-    if timeout is None:
-        return None
-    if timeout < 0:
-        raise ValueError(f"timeout={timeout}: expected seconds from 0 on, or None")
-    return now_ms + round(timeout * 1000)
+    return None if timeout is None else now_ms + timeout_ms(timeout, 0)
 
 
 def timeout_ms(timeout: float | None, default_ms: int) -> int:
     if timeout is None:
         return default_ms
-    if timeout < 0:
+    if not timeout >= 0:  # nor NaN
         raise ValueError(f"timeout={timeout}: expected seconds from 0 on, or None")
-    return round(timeout * 1000)
+    return round(min(timeout, _LONGEST_S) * 1000)
 
 
 def an_offset(offset: Any) -> int:
@@ -135,8 +134,14 @@ def after(message: Any, offsets: Any) -> Any:
         raise TypeError(f"message is a record that poll() returned, not {message!r}") from None
 
 
+def a_commit_callback(callback: Any) -> Any:
+    if callback is not None and not (callable(callback) and takes(callback, 2)):
+        raise TypeError(f"a callback is a function of (offsets, error), not {callback!r}")
+    return callback
+
+
 def committable(offsets: Any) -> dict[TopicPartition, Committed]:
-    """Offsets to commit: numbers, (offset, epoch, metadata), or what `committed` gave."""
+    """Offsets to commit: numbers, (offset, metadata), or what `committed` and other clients' classes have."""
     if not isinstance(offsets, Mapping):
         raise TypeError(f"offsets is a mapping of TopicPartition to offset, not {offsets!r}")
     found = {}
@@ -145,10 +150,15 @@ def committable(offsets: Any) -> dict[TopicPartition, Committed]:
             item = value
         elif isinstance(value, int):
             item = Committed(value)
+        elif hasattr(value, "offset") and hasattr(value, "metadata"):  # another client's OffsetAndMetadata
+            epoch = getattr(value, "leader_epoch", None)
+            item = Committed(value.offset, -1 if epoch is None else epoch, value.metadata or "")
         elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
             item = Committed(*value)
         else:
-            raise TypeError(f"an offset is a number or Committed(offset, epoch, metadata), not {value!r}")
+            raise TypeError(f"an offset is a number or OffsetAndMetadata(offset, metadata), not {value!r}")
+        if not isinstance(item.leader_epoch, int) or not isinstance(item.metadata, str):
+            raise TypeError(f"a leader epoch is a number, metadata is text: not as in {value!r}")
         an_offset(item.offset)
         found[a_partition(partition)] = item
     return found

@@ -35,10 +35,11 @@ def client_thread(
 
 
 def split_arguments(
-    topics: tuple[str | Mapping[str, Any], ...], config: Mapping[str, Any] | None
+    topics: tuple[Any, ...],
 ) -> tuple[list[str], Mapping[str, Any] | None]:
-    """Topics, and a configuration that may be the first argument, as in other clients."""
+    """Topics, and a dictionary of settings that may be the first argument, as in other clients."""
     names: list[str] = []
+    config: Mapping[str, Any] | None = None
     for item in topics:
         if isinstance(item, str):
             names.append(item)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
-from klamm.client.assignors.base import GroupMetadata
+from klamm.assignors.base import GroupMetadata
+from klamm.client.committed import Committed
+from klamm.client.config import with_given
 from klamm.client.consumer import arguments, report
 from klamm.client.consumer.construction import chosen_listener, client_thread, several, split_arguments
 from klamm.client.consumer.consumer_operations import ConsumerOperations
@@ -18,22 +20,23 @@ from klamm.client.consumer.group.listener import AnyCallback, RebalanceListener
 from klamm.client.consumer.group.rebalance_log import Rebalance
 from klamm.client.consumer.offsets.commits import Callback
 from klamm.client.consumer.offsets.lookup import FoundOffset
-from klamm.client.consumer.offsets.positions import Committed
 from klamm.client.consumer.polling.claims import ThreadClaim
 from klamm.client.consumer.polling.hosts import ThreadHost, ThreadSignal, run_blocking
-from klamm.client.consumer.records import ConsumerRecord, K, Records, V
+from klamm.client.consumer.records import ConsumerRecord, Records
 from klamm.client.consumer.settings import parse
 from klamm.client.interceptors import passed
-from klamm.client.serializers import Serde
-from klamm.clock import Clock
+from klamm.client.key_value_types import Deserializing, Key, SettingsOf, Value
 from klamm.errors import IllegalStateError
 from klamm.net.cluster import TopicInfo
 from klamm.protocol.types import TopicPartition
 
+if TYPE_CHECKING:
+    from klamm.client.setting_types import ConsumerKeywords
+
 numbers = count(1)
 
 
-class Consumer(Generic[K, V]):
+class Consumer(Generic[Key, Value]):
     """Reads records; settings by Kafka's names, as a dictionary or keywords.
 
     Given topics, it subscribes to them. One thread at a time may use it; others may call `wakeup()`.
@@ -42,26 +45,19 @@ class Consumer(Generic[K, V]):
 
     def __init__(
         self,
-        *topics: str | Mapping[str, Any],
-        config: Mapping[str, Any] | None = None,
-        clock: Clock | None = None,
-        random: Random | None = None,
-        key_deserializer: Callable[[Any], K] | Serde | str | None = None,
-        value_deserializer: Callable[[Any], V] | Serde | str | None = None,
-        **settings: Any,
+        *topics: str | SettingsOf[Key, Value],
+        key_deserializer: Deserializing[Key] | None = None,
+        value_deserializer: Deserializing[Value] | None = None,
+        **settings: Unpack[ConsumerKeywords],
     ) -> None:
-        names, config = split_arguments(topics, config)
-        for name, given in (
-            ("key_deserializer", key_deserializer),
-            ("value_deserializer", value_deserializer),
-        ):
-            if given is not None:
-                settings[name] = given
-        parsed, checked = parse(config, settings, next(numbers))
-        clock = clock or parsed.clock()
-        thread = client_thread(parsed, checked, clock, random or Random())
+        given = with_given(settings, key_deserializer=key_deserializer, value_deserializer=value_deserializer)
+        names, config = split_arguments(topics)
+        parsed, checked = parse(config, given, next(numbers))
+        clock = parsed.clock()
+        thread = client_thread(parsed, checked, clock, Random())
         host = ThreadHost(thread, ThreadSignal(clock))
         self._begin(ConsumerOperations(host, checked))
+        thread.reactor.on_fork = self._inbox.interrupt
         host.start()
         try:
             if names:
@@ -90,10 +86,14 @@ class Consumer(Generic[K, V]):
     ) -> None:
         self.close()
 
-    def _enter(self) -> None:
-        """Every call except reading. Records that were not returned yet do not count as consumed."""
+    def _check(self) -> None:
         if self._operations.is_closed:
             raise IllegalStateError("this consumer is closed")
+        self._operations.host.check()
+
+    def _enter(self) -> None:
+        """Every call except reading. Records that were not returned yet do not count as consumed."""
+        self._check()
         if self._handout.give_back():
             self._inbox.needs_attention = True
 
@@ -118,7 +118,7 @@ class Consumer(Generic[K, V]):
     def subscription(self) -> set[str]:
         """The topics subscribed to, or matched by the pattern so far."""
         with self._claim:
-            self._enter()
+            self._check()
             return set(self._operations.state.topics)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -142,7 +142,7 @@ class Consumer(Generic[K, V]):
     def assignment(self) -> set[TopicPartition]:
         """The partitions that this consumer has now."""
         with self._claim:
-            self._enter()
+            self._check()
             return set(self._operations.state.partitions)
 
     def unsubscribe(self) -> None:
@@ -178,7 +178,7 @@ class Consumer(Generic[K, V]):
         *,
         max_records: int | None = None,
         timeout_ms: float | None = None,
-    ) -> Records[K, V]:
+    ) -> Records[Key, Value]:
         """Records, as soon as there are any; none after `timeout` seconds (None: wait for ever)."""
         if timeout_ms is not None:
             raise poll_in_ms(timeout_ms)
@@ -190,9 +190,11 @@ class Consumer(Generic[K, V]):
                 records = run_blocking(self._operations.poll(timeout, limit))
             return passed(self._interceptors, "on_consume", records) if self._interceptors else records
 
-    def consume(self, num_messages: int = 1, timeout: float | None = None) -> list[ConsumerRecord[K, V]]:
+    def consume(
+        self, num_messages: int = 1, timeout: float | None = None
+    ) -> list[ConsumerRecord[Key, Value]]:
         """A list of `num_messages` records, fewer only after `timeout` seconds (None or -1: no limit)."""
-        records: list[ConsumerRecord[K, V]] = []
+        records: list[ConsumerRecord[Key, Value]] = []
         if num_messages < 1:
             raise ValueError(f"num_messages={num_messages}: expected 1 or more")
         clock = self._operations.host.patience
@@ -207,7 +209,7 @@ class Consumer(Generic[K, V]):
 
     def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[Key, Value]]]:
         """Records by partition; of these partitions alone, if any are named."""
         with self._claim:
             self._enter()
@@ -220,11 +222,12 @@ class Consumer(Generic[K, V]):
                 still = others.intersection(self._operations.state.partitions)
                 self._operations.set_paused(still, is_paused=False)
 
-    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
+    def __iter__(self) -> Iterator[ConsumerRecord[Key, Value]]:
         """Records, one after the other, until none came for `consumer.timeout.ms` (default: for ever).
 
         Positions move with each.
         """
+        self._operations.host.check()
         handout, inbox = self._handout, self._inbox
         while True:
             for record in handout.records:
@@ -237,7 +240,7 @@ class Consumer(Generic[K, V]):
                 return
             handout.start(records)
 
-    def _next_records(self) -> Records[K, V] | None:
+    def _next_records(self) -> Records[Key, Value] | None:
         """What to iterate over next; None when `consumer.timeout.ms` have passed without a record."""
         limit_ms = self._operations.settings.iteration_timeout_ms
         if limit_ms < 0:
@@ -249,7 +252,7 @@ class Consumer(Generic[K, V]):
                 return None
         return records
 
-    def getone(self, timeout: float | None = None) -> ConsumerRecord[K, V] | None:
+    def getone(self, timeout: float | None = None) -> ConsumerRecord[Key, Value] | None:
         """The next record; None when the time is up."""
         handout = self._handout
         if not self._inbox.needs_attention and not self._operations.is_closed:
@@ -262,7 +265,7 @@ class Consumer(Generic[K, V]):
             return record
         return None
 
-    def __next__(self) -> ConsumerRecord[K, V]:
+    def __next__(self) -> ConsumerRecord[Key, Value]:
         limit_ms = self._operations.settings.iteration_timeout_ms
         while (record := self.getone(None if limit_ms < 0 else limit_ms / 1000)) is None:
             if limit_ms >= 0:
@@ -278,6 +281,7 @@ class Consumer(Generic[K, V]):
 
         May be called from any thread.
         """
+        self._operations.host.check()
         engine = self._operations.engine
         engine.last_poll_ms = self._operations.host.clock.now_ms()
         return not engine.state.is_auto or engine.membership.generation.is_valid
@@ -436,12 +440,12 @@ class Consumer(Generic[K, V]):
 
     # --- how it is, and the end -------------------------------------------------------------------------
 
-    def health(self) -> report.Health:
+    def health(self) -> report.ConsumerHealth:
         """Whether all is well, and what is not; from any thread."""
         return report.health(self._operations)
 
-    def metrics(self) -> dict[str, int]:
-        """Counters and lag; from any thread."""
+    def metrics(self) -> report.ConsumerMetrics:
+        """Counters, and the lag, which is None while that of a partition is not known; from any thread."""
         return report.metrics(self._operations)
 
     def rebalances(self) -> list[Rebalance]:
@@ -451,16 +455,19 @@ class Consumer(Generic[K, V]):
     def start(self) -> None:
         """Nothing is left to do; other clients have such a call."""
 
-    def close(self, timeout: float | None = 30.0) -> None:
+    def close(self, timeout: float | None = 30.0, leave: bool | None = None) -> None:
         """Commit if that is automatic, leave the group and stop; safe to call twice.
 
-        The listener's `on_revoked` may commit; that counts toward `timeout`.
+        The listener's `on_revoked` may commit; that counts toward `timeout`. A static member keeps its
+        partitions for its next process; `leave` says whether the group is left, in place of that rule.
         """
+        if self._operations.is_inherited:
+            return  # membership and connections are those of the parent process
         with self._claim:
             if not self._operations.is_closing:
                 self._handout.give_back()
                 try:
-                    run_blocking(self._operations.close(timeout))
+                    run_blocking(self._operations.close(timeout, leave))
                 finally:
                     self._operations.host.stop()
 

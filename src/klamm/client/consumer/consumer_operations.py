@@ -6,25 +6,26 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from klamm.client.assignors.base import GroupMetadata
+from klamm.assignors.base import GroupMetadata
+from klamm.client.committed import Committed
 from klamm.client.consumer import arguments
 from klamm.client.consumer.group.listener import RebalanceListener
 from klamm.client.consumer.group.rebalancing import OnLeave, group_metadata
 from klamm.client.consumer.offsets.commits import Callback
 from klamm.client.consumer.offsets.lookup import FoundOffset, all_topics, find_offsets, partition_numbers
-from klamm.client.consumer.offsets.positions import Committed
 from klamm.client.consumer.offsets.to_commit import ToCommit, consumed, named
 from klamm.client.consumer.polling.engine import Engine
 from klamm.client.consumer.polling.hosts import ConsumerHost
 from klamm.client.consumer.polling.poll import Poller
 from klamm.client.consumer.records import Records
 from klamm.client.consumer.report import metrics
-from klamm.client.consumer.settings import ConsumerSettings
-from klamm.client.consumer.state import PositionStatus, SubscriptionType
+from klamm.client.consumer.settings import CONSUMER_PROTOCOL, ConsumerSettings
+from klamm.client.consumer.state import PositionStatus, SubscriptionPattern, SubscriptionType
 from klamm.client.statistics import Statistics
 from klamm.client.topic_names import check_topic_names
 from klamm.errors import IllegalStateError, InvalidGroupIdError, KlammError, KlammTimeoutError
 from klamm.net.cluster import TopicInfo
+from klamm.net.reactor import InheritedError
 from klamm.protocol.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,11 @@ class ConsumerOperations:
         self.is_closed = False
         self._closes_by_ms = 0
 
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is a forked child, and the consumer is its parent's."""
+        return isinstance(self.host.failure, InheritedError)
+
     def _check_group(self) -> None:
         if self.settings.group_id is None:
             raise InvalidGroupIdError("this needs a group: give the consumer a group.id")
@@ -77,16 +83,18 @@ class ConsumerOperations:
         """Read topics as a member of the group."""
         self._check_not_closing()
         self._check_group()
+        if isinstance(pattern, SubscriptionPattern) and topics is None:
+            await self._subscribe_broker_pattern(pattern, listener)
+            return
         topics, pattern = arguments.split_pattern(topics, pattern)
         if (topics is None) == (pattern is None):
             raise ValueError("subscribe expects topics or a pattern: give exactly one")
-        if listener is not None and not isinstance(listener, RebalanceListener):
-            raise TypeError(f"a listener is a RebalanceListener, not {type(listener).__name__}")
+        _check_listener(listener)
         names = None if topics is None else arguments.topic_names(topics)
         compiled = None if pattern is None else arguments.compiled_pattern(pattern)
         wanted = SubscriptionType.AUTO_TOPICS if compiled is None else SubscriptionType.AUTO_PATTERN
         self.state.check_type(wanted)
-        if not self.settings.assignors:
+        if not self.settings.assignors and self.settings.group_protocol != CONSUMER_PROTOCOL:
             raise IllegalStateError("partition.assignment.strategy is empty: name an assignor to subscribe")
         if compiled is None and not names:
             await self.unsubscribe()
@@ -96,6 +104,23 @@ class ConsumerOperations:
                 self.state.set_pattern(compiled)
             else:
                 self.state.set_topics(names or ())
+        self.engine.rebalancing.listener = listener or RebalanceListener()
+        self._changed()
+
+    async def _subscribe_broker_pattern(
+        self, pattern: SubscriptionPattern, listener: RebalanceListener | None
+    ) -> None:
+        """Read the topics that the coordinator finds with a regular expression."""
+        _check_listener(listener)
+        if not pattern.pattern:
+            raise ValueError("pattern must not be empty: it would match no topic")
+        if self.settings.group_protocol != CONSUMER_PROTOCOL:
+            raise IllegalStateError(
+                "SubscriptionPattern is matched by the coordinator, which needs group.protocol=consumer; "
+                "with the classic protocol give a pattern of Python's re"
+            )
+        with self.state.lock:
+            self.state.set_broker_pattern(pattern.pattern)
         self.engine.rebalancing.listener = listener or RebalanceListener()
         self._changed()
 
@@ -155,14 +180,14 @@ class ConsumerOperations:
         except KlammError as error:
             log.warning("group %s: commit failed: %s", self.settings.group_id, error)
 
-    async def _leave(self, reason: str, limit_ms: int) -> None:
+    async def _leave(self, reason: str, limit_ms: int, leaves: bool | None = None) -> None:
         if not self.state.is_auto:
             return
         engine = self.engine
 
         async def step_back() -> bool:
             engine.joining.abandon()
-            engine.inbox.errands.clear()
+            engine.inbox.jobs.clear()
             return engine.membership.generation.is_valid and not engine.membership.is_rebalancing
 
         is_member = await self.poller.ask(step_back)
@@ -170,13 +195,15 @@ class ConsumerOperations:
             await OnLeave(engine.rebalancing, is_member=is_member)()
             await self._finish_commits(self._left_ms(limit_ms))  # those of the listener
         finally:
-            await self._say_goodbye(reason, self._left_ms(limit_ms))
+            await self._leave_group(reason, self._left_ms(limit_ms), leaves)
 
-    async def _say_goodbye(self, reason: str, limit_ms: int) -> None:
+    async def _leave_group(self, reason: str, limit_ms: int, leaves: bool | None) -> None:
         engine = self.engine
 
         async def leave() -> None:
-            await engine.core.tasks.within(engine.membership.leave(reason), limit_ms, "leaving the group")
+            await engine.core.tasks.within(
+                engine.membership.leave(reason, leaves), limit_ms, "leaving the group"
+            )
 
         try:
             await self.poller.ask(leave)
@@ -186,6 +213,11 @@ class ConsumerOperations:
     def enforce_rebalance(self, reason: str | None) -> None:
         """Join again in the next poll."""
         self._check_group()
+        if self.settings.group_protocol == CONSUMER_PROTOCOL:
+            raise IllegalStateError(
+                "enforce_rebalance() needs group.protocol=classic: with the consumer protocol the "
+                "coordinator decides when partitions move"
+            )
         cause = reason or "enforce_rebalance() was called"
         self.host.submit(lambda: self.engine.membership.request_rejoin(cause))
 
@@ -248,9 +280,9 @@ class ConsumerOperations:
 
     async def commit_async(self, offsets: Any, callback: Callback | None) -> None:
         """Commit without waiting; the callback is run by a later call."""
-        to_commit = self._to_commit(offsets)
+        to_commit, checked = self._to_commit(offsets), arguments.a_commit_callback(callback)
         await self.poller.run_callbacks()
-        self.host.submit(lambda: self.engine.commits.commit_async(to_commit, callback))
+        self.host.submit(lambda: self.engine.commits.commit_async(to_commit, checked))
 
     async def committed(
         self, partitions: Any, timeout_s: float | None
@@ -389,7 +421,7 @@ class ConsumerOperations:
 
     # --- the end ----------------------------------------------------------------------------------------
 
-    async def close(self, timeout_s: float | None) -> None:
+    async def close(self, timeout_s: float | None, leaves: bool | None = None) -> None:
         """Commit, call the listener, leave the group; the face stops the thread then.
 
         The consumer is closed when that is done: until then a listener may commit.
@@ -401,18 +433,23 @@ class ConsumerOperations:
         self.poller.ignores_wakeups = True
         self._closes_by_ms = self.host.clock.now_ms() + limit_ms
         try:
-            await self._finish(limit_ms)
+            await self._finish(limit_ms, leaves)
         finally:
             self.is_closed = True
             with self.state.lock:
                 self.state.unsubscribe()
             self.host.submit(self.engine.fetching.end_sessions)
 
-    async def _finish(self, limit_ms: int) -> None:
+    async def _finish(self, limit_ms: int, leaves: bool | None) -> None:
         try:
             self.host.check()
             await self._commit_before_leaving(limit_ms)
             await self._finish_commits(self._left_ms(limit_ms))
         except KlammError as error:
             log.warning("group %s: closing failed: %s", self.settings.group_id, error)
-        await self._leave("close", limit_ms)
+        await self._leave("close", limit_ms, leaves)
+
+
+def _check_listener(listener: object) -> None:
+    if listener is not None and not isinstance(listener, RebalanceListener):
+        raise TypeError(f"a listener is a RebalanceListener, not {type(listener).__name__}")

@@ -5,25 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple
+from typing import Any, Final, Generic, NamedTuple
 
 from klamm.client.consumer.settings import ConsumerSettings
+from klamm.client.key_value_types import K, V
 from klamm.client.serializers import WithTopic
 from klamm.errors import RecordDeserializationError
 from klamm.protocol.types import TopicPartition
 from klamm.records.record import Record
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    # What the deserializers give. Not named: anything.
-    K = TypeVar("K", default=Any)
-    V = TypeVar("V", default=Any)
-else:
-    from typing import TypeVar
-
-    K = TypeVar("K")
-    V = TypeVar("V")
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):

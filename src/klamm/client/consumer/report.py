@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from klamm.client.consumer.state import PositionStatus
 from klamm.client.outlook import cluster_problems
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class ConsumerHealth:
     """A snapshot of a consumer's state; any thread may take one."""
 
     is_healthy: bool
@@ -30,6 +30,27 @@ class Health:
     last_error: str | None
 
 
+class ConsumerMetrics(TypedDict):
+    """Counters since the beginning, and how far behind a consumer is."""
+
+    polls: int
+    records_consumed: int
+    bytes_fetched: int
+    fetch_requests: int
+    commits: int
+    commit_failures: int
+    rebalances: int
+    join_ms: (
+        int | None
+    )  # of the last rebalance that is over: how long its JoinGroup waited; None: there was none
+    sync_ms: int | None  # and its SyncGroup
+    coordinator_lookups: int
+    assigned_partitions: int
+    partitions_without_lag: int  # whose lag is not known
+    records_lag: int | None  # None while that of a partition is not known, or there is none
+    records_lag_max: int | None
+
+
 def described(operations: ConsumerOperations) -> str:
     """A consumer in a few words."""
     settings, state = operations.settings, operations.state
@@ -42,7 +63,7 @@ def described(operations: ConsumerOperations) -> str:
     return f"{settings.client_id}: {member}{count} partition{'s' * (count != 1)}"
 
 
-def health(operations: ConsumerOperations) -> Health:
+def health(operations: ConsumerOperations) -> ConsumerHealth:
     """The client's own state; sends no request."""
     engine, settings = operations.engine, operations.settings
     now_ms = operations.host.clock.now_ms()
@@ -50,8 +71,11 @@ def health(operations: ConsumerOperations) -> Health:
     is_auto = engine.state.is_auto
     since_poll_ms = max(0, now_ms - engine.last_poll_ms)
     beaten_ms = membership.last_heartbeat_ms
-    error = engine.core.metadata.error
+    error = operations.host.failure or engine.core.metadata.error
     problems = []
+    ended = operations.host.failure
+    if ended is not None:
+        problems.append(f"the client's thread has stopped: {ended!r}")
     if operations.is_closed:
         problems.append("closed")
     problems += cluster_problems(engine.core)
@@ -75,7 +99,7 @@ def health(operations: ConsumerOperations) -> Health:
                 if item.status is not PositionStatus.FETCHING
             )
         )
-    return Health(
+    return ConsumerHealth(
         is_healthy=not problems,
         problems=tuple(problems),
         member_state=membership.state.value,
@@ -86,16 +110,19 @@ def health(operations: ConsumerOperations) -> Health:
         without_position=lacking,
         since_poll_ms=since_poll_ms,
         since_heartbeat_ms=None if beaten_ms is None else max(0, now_ms - beaten_ms),
-        last_error=str(error) if error else None,
+        last_error=None if error is None else str(error),
     )
 
 
-def metrics(operations: ConsumerOperations) -> dict[str, int]:
-    """Counters since the beginning, and how far behind the consumer is now."""
+def metrics(operations: ConsumerOperations) -> ConsumerMetrics:
+    """Counters since the beginning, and how far behind the consumer is now: None while it is not known."""
     engine = operations.engine
-    lags = [
-        lag for partition in list(engine.state.partitions) if (lag := operations.lag(partition)) is not None
-    ]
+    with engine.state.lock:  # a partition may be revoked meanwhile
+        found = [operations.lag(partition) for partition in engine.state.partitions]
+    lags = [lag for lag in found if lag is not None]
+    is_known = bool(found) and len(lags) == len(found)
+    over = (each.phases for each in reversed(engine.history.entries()) if each.outcome == "done")
+    last: dict[str, int] = next(over, {})
     return {
         "polls": operations.poller.poll_count,
         "records_consumed": engine.buffer.record_count,
@@ -104,8 +131,11 @@ def metrics(operations: ConsumerOperations) -> dict[str, int]:
         "commits": engine.commits.count,
         "commit_failures": engine.commits.failure_count,
         "rebalances": engine.history.count,
+        "join_ms": last.get("join"),
+        "sync_ms": last.get("sync"),
         "coordinator_lookups": engine.coordinator.lookup_count,
-        "assigned_partitions": len(engine.state.partitions),
-        "records_lag": sum(lags),
-        "records_lag_max": max(lags, default=0),
+        "assigned_partitions": len(found),
+        "partitions_without_lag": len(found) - len(lags),
+        "records_lag": sum(lags) if is_known else None,
+        "records_lag_max": max(lags) if is_known else None,
     }

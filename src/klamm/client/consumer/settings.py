@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from klamm.client.assignors.base import Assignor, RebalanceProtocol
-from klamm.client.assignors.registry import common_protocol, load_assignors
+from klamm.assignors.base import Assignor, RebalanceProtocol
+from klamm.assignors.registry import common_protocol, load_assignors
 from klamm.client.callables import takes
 from klamm.client.config import CONSUMER, ClientConfig, check_together
 from klamm.client.interceptors import checked
-from klamm.client.serializers import WithTopic, serde_of
+from klamm.client.serializers import WithTopic, serde_of, warn_of_unused
 from klamm.client.statistics import checked_callback
 from klamm.config import ConfigError
 from klamm.errors import InvalidGroupIdError
@@ -34,6 +34,16 @@ OBJECTS: Final = frozenset(
         "stats.callback",
     }
 )
+CONSUMER_PROTOCOL: Final = "consumer"
+OF_CLASSIC: Final = {  # with group.protocol=consumer the coordinator decides these
+    "session.timeout.ms": "set group.consumer.session.timeout.ms of the broker, or "
+    "consumer.session.timeout.ms of the group",
+    "heartbeat.interval.ms": "set group.consumer.heartbeat.interval.ms of the broker, or "
+    "consumer.heartbeat.interval.ms of the group",
+    "partition.assignment.strategy": "the coordinator assigns; set group.remote.assignor, one of the "
+    "broker's group.consumer.assignors",
+}
+OF_CONSUMER: Final = {"group.remote.assignor": "members assign; set partition.assignment.strategy"}
 INSTANCE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -42,6 +52,8 @@ class ConsumerSettings:
     """What the consumer goes by."""
 
     group_id: str | None
+    group_protocol: str  # classic, consumer
+    remote_assignor: str | None
     group_instance_id: str | None
     client_id: str
     client_rack: str
@@ -81,19 +93,30 @@ def parse(
     config: Mapping[str, Any] | None, keywords: Mapping[str, Any], number: int
 ) -> tuple[ClientConfig, ConsumerSettings]:
     """Read and check settings; raises ConfigError or InvalidGroupIdError."""
-    parsed = ClientConfig.parse(CONSUMER, config, keywords, object_names=OBJECTS)
+    parsed = ClientConfig.parse(CONSUMER, config, keywords, object_names=OBJECTS, has_serializers=True)
+    warn_of_unused(parsed.objects, ("key.deserializer", "value.deserializer"))
     values = parsed.values
     group_id = values.optional_text("group.id")
     if group_id is not None and not group_id.strip():
         raise InvalidGroupIdError(f"group.id={group_id!r}: expected a name, or remove it")
     instance_id = values.optional_text("group.instance.id")
     _check(parsed, instance_id)
-    strategies = _strategies(config, keywords)
+    if values.text("group.protocol") != CONSUMER_PROTOCOL:
+        _check_session(parsed)
+    strategies: Any = ()
+    group_protocol = values.text("group.protocol")
+    if group_protocol == CONSUMER_PROTOCOL:
+        _warn_of(parsed.given | _given_objects(config, keywords), OF_CLASSIC, group_protocol)
+    else:
+        _warn_of(parsed.given, OF_CONSUMER, group_protocol)
+        strategies = _strategies(config, keywords)
     if strategies is None:
         strategies = list(values.words("partition.assignment.strategy"))
     assignors = tuple(load_assignors(strategies, {**values, **parsed.objects})) if strategies else ()
     settings = ConsumerSettings(
         group_id=group_id,
+        group_protocol=group_protocol,
+        remote_assignor=values.optional_text("group.remote.assignor"),
         group_instance_id=instance_id,
         client_id=values.text("client.id") or f"consumer-{group_id or 'none'}-{instance_id or number}",
         client_rack=values.text("client.rack"),
@@ -135,6 +158,16 @@ def parse(
     return parsed, settings
 
 
+def _warn_of(given: Iterable[str], settings: Mapping[str, str], group_protocol: str) -> None:
+    """Tell which settings have no effect with this protocol, and what to set in their place."""
+    for name in sorted(set(given).intersection(settings)):
+        log.warning("%s has no effect with group.protocol=%s: %s", name, group_protocol, settings[name])
+
+
+def _given_objects(*sources: Mapping[str, Any] | None) -> frozenset[str]:
+    return frozenset({"partition.assignment.strategy"} if _strategies(*sources) is not None else ())
+
+
 def _strategies(*sources: Mapping[str, Any] | None) -> Any:
     """The assignors as given: a list setting would hide a name given twice."""
     given = None
@@ -151,18 +184,6 @@ def _check(parsed: ClientConfig, instance_id: str | None) -> None:
             "group.instance.id",
             f"group.instance.id={instance_id}: expected 1 to 249 letters, digits, or . - _",
         )
-    heartbeat_ms = values.integer("heartbeat.interval.ms")
-    session_ms = values.integer("session.timeout.ms")
-    check_together(
-        heartbeat_ms < session_ms,
-        "heartbeat.interval.ms",
-        f"heartbeat.interval.ms={heartbeat_ms} must be below session.timeout.ms={session_ms}: "
-        f"write at most {session_ms // 3}",
-    )
-    if heartbeat_ms > session_ms / 3:
-        log.warning("heartbeat.interval.ms=%d is more than a third of the session timeout", heartbeat_ms)
-    if values.integer("max.poll.interval.ms") < session_ms:
-        log.warning("max.poll.interval.ms is below session.timeout.ms=%d", session_ms)
     wait_ms, request_ms = values.integer("fetch.max.wait.ms"), values.integer("request.timeout.ms")
     check_together(
         wait_ms < request_ms,
@@ -175,6 +196,23 @@ def _check(parsed: ClientConfig, instance_id: str | None) -> None:
         "default.api.timeout.ms",
         f"default.api.timeout.ms={api_ms} must not be below request.timeout.ms={request_ms}",
     )
+
+
+def _check_session(parsed: ClientConfig) -> None:
+    """What members of the classic protocol set themselves."""
+    values = parsed.values
+    heartbeat_ms = values.integer("heartbeat.interval.ms")
+    session_ms = values.integer("session.timeout.ms")
+    check_together(
+        heartbeat_ms < session_ms,
+        "heartbeat.interval.ms",
+        f"heartbeat.interval.ms={heartbeat_ms} must be below session.timeout.ms={session_ms}: "
+        f"write at most {session_ms // 3}",
+    )
+    if heartbeat_ms > session_ms / 3:
+        log.warning("heartbeat.interval.ms=%d is more than a third of the session timeout", heartbeat_ms)
+    if values.integer("max.poll.interval.ms") < session_ms:
+        log.warning("max.poll.interval.ms is below session.timeout.ms=%d", session_ms)
 
 
 def _is_auto_commit(parsed: ClientConfig, group_id: str | None) -> bool:

@@ -22,7 +22,18 @@ class SubscriptionType(Enum):
     NONE = "none"
     AUTO_TOPICS = "topics"
     AUTO_PATTERN = "pattern"
+    BROKER_PATTERN = "a pattern of the broker"
     USER_ASSIGNED = "partitions"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionPattern:
+    """A regular expression that the group coordinator matches with the names of topics, as in Java.
+
+    Its syntax is RE2's, and it has to match whole names. It needs group.protocol=consumer.
+    """
+
+    pattern: str
 
 
 class PositionStatus(Enum):
@@ -113,13 +124,14 @@ class SubscriptionState:
         self.type = SubscriptionType.NONE
         self.topics: frozenset[str] = frozenset()  # subscribed to by name, or matched by the pattern
         self.pattern: re.Pattern[str] | None = None
+        self.broker_pattern: str | None = None  # matched by the coordinator
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.commits_stored = False  # commits take what `store_offsets` marked, not positions
         self.version = 0  # +1 whenever the assignment changes
 
     @property
     def is_auto(self) -> bool:
-        return self.type is SubscriptionType.AUTO_TOPICS or self.type is SubscriptionType.AUTO_PATTERN
+        return self.type is not SubscriptionType.NONE and self.type is not SubscriptionType.USER_ASSIGNED
 
     def check_type(self, wanted: SubscriptionType) -> None:
         """Topics, patterns and partitions exclude each other; nothing has changed when this raises."""
@@ -139,6 +151,12 @@ class SubscriptionState:
         self.check_type(SubscriptionType.AUTO_PATTERN)
         self.type = SubscriptionType.AUTO_PATTERN
         self.pattern = pattern
+
+    def set_broker_pattern(self, pattern: str) -> None:
+        """Subscribe by a pattern that the coordinator matches."""
+        self.check_type(SubscriptionType.BROKER_PATTERN)
+        self.type = SubscriptionType.BROKER_PATTERN
+        self.broker_pattern = pattern
 
     def match(self, topics: Collection[str]) -> bool:
         """What the pattern matches now; whether that is another set than before."""
@@ -173,7 +191,7 @@ class SubscriptionState:
     def unsubscribe(self) -> None:
         self.type = SubscriptionType.NONE
         self.topics = frozenset()
-        self.pattern = None
+        self.pattern = self.broker_pattern = None
         self.assign(())
 
     def __getitem__(self, partition: TopicPartition) -> PartitionState:

@@ -7,19 +7,24 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from klamm.client.producer.batch import BATCH_OVERHEAD_BYTES, Batch, estimated_size
+from klamm.client.producer.batch import BATCH_OVERHEAD_BYTES, Batch, Content, estimated_size
 from klamm.client.producer.delivery import Delivery
+from klamm.client.producer.parked import UNPLACED, ParkedRecord
 from klamm.client.producer.partitioner import StickyPartitioner
 from klamm.client.producer.settings import ProducerSettings
 from klamm.clock import Clock, condition_on, patience_of
-from klamm.errors import BufferExhaustedError, IllegalStateError, RecordTooLargeError
+from klamm.errors import BufferExhaustedError, IllegalStateError, RecordTooLargeError, broker_error
 from klamm.net.cluster import TopicInfo
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
 from klamm.records.core import COMPILED, OpenBatches
 
-Headers = tuple[tuple[str, bytes | None], ...]
 AppendToOpen = Callable[[str | tuple[str, int], int, bytes | None, bytes | None], Delivery | None]
 
+Choose = Callable[[TopicInfo, bytes | None, bytes | None], int | None]
+
+NOW: Final = -1  # in place of an instant: do not wait for memory, refuse
+IN_ANY_CASE: Final = -2  # do not wait for memory, take it
 KEPT_FAILURES: Final = 1000  # batches that failed before a flush
 
 
@@ -57,6 +62,7 @@ class Accumulator:
         self._waiting = 0  # callers that wait for memory
         self._flushes = 0
         self._incomplete: dict[Batch, None] = {}  # oldest first
+        self.parked: set[str] = set()  # topics with records that have no partition yet
         self._failed: deque[Batch] = deque()
         self._dropped_failures: Counter[str] = Counter()  # records of failed batches not kept, by topic
         self._refusal: Exception | None = None  # why no batch is opened any more
@@ -75,43 +81,103 @@ class Accumulator:
         self,
         topic: TopicInfo,
         partition: int | None,
-        timestamp_ms: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
+        record: Content,
         due_at_ms: int | None = None,
     ) -> Delivery:
         """Add a record, waiting for memory until `due_at_ms` (`max.block.ms` from now); its future."""
-        name = topic.name
         with self._lock:
-            batch = self._stays.get(name) if partition is None else self._open.get((name, partition))
-            if batch is not None:
-                index = batch.builder.append(timestamp_ms, key, value, headers)
+            return self._add(topic, partition, record, due_at_ms)
+
+    def _add(
+        self, topic: TopicInfo, partition: int | None, record: Content, due_at_ms: int | None
+    ) -> Delivery:
+        name = topic.name
+        batch = self._stays.get(name) if partition is None else self._open.get((name, partition))
+        if batch is not None:
+            index = batch.builder.append(*record)
+            if index >= 0:
+                return Delivery(batch, index)
+        is_keyless = partition is None
+        if partition is None:
+            partition = self._move(topic)
+            batch = self._open.get((name, partition))
+            if batch is not None:  # records with keys have opened one there
+                index = batch.builder.append(*record)
                 if index >= 0:
+                    self._stays[name] = batch
                     return Delivery(batch, index)
-            is_keyless = partition is None
-            if partition is None:
-                partition = self._move(topic)
-                batch = self._open.get((name, partition))
-                if batch is not None:  # records with keys have opened one there
-                    index = batch.builder.append(timestamp_ms, key, value, headers)
-                    if index >= 0:
-                        self._stays[name] = batch
-                        return Delivery(batch, index)
-            size_bytes = estimated_size(key, value, headers)
-            batch = self._open_batch(TopicPartition(name, partition), size_bytes, due_at_ms)
-            try:
-                index = batch.builder.append(timestamp_ms, key, value, headers)
-            except BaseException:
-                self._abandon(batch)  # a header of the wrong kind; an empty batch must not be sent
-                raise
-            # Not before: a record that another thread adds without the lock might take the room of this one.
-            self._open[batch.partition] = batch
-            if is_keyless:
-                self._stays[name] = batch
+        batch = self._open_batch(TopicPartition(name, partition), estimated_size(*record[1:]), due_at_ms)
+        try:
+            index = batch.builder.append(*record)
+        except BaseException:
+            self._abandon(batch)  # a header of the wrong kind; an empty batch must not be sent
+            raise
+        # Not before: a record that another thread adds without the lock might take the room of this one.
+        self._open[batch.partition] = batch
+        if is_keyless:
+            self._stays[name] = batch
         # Linger: the first record of a batch starts the clock, and ends it for the batch before.
         self._wake()
         return Delivery(batch, index)
+
+    def park(
+        self,
+        topic: str,
+        partition: int | None,
+        record: Content,
+    ) -> Delivery:
+        """Add a record of a topic that is not known yet, without waiting; `place` gives it a partition."""
+        size_bytes = estimated_size(*record[1:])
+        with self._lock:
+            self.check_size(size_bytes)
+            self._reserve(size_bytes, NOW)
+            batch = ParkedRecord(topic, partition, self._clock.now_ms(), size_bytes)
+            batch.reserved_bytes = size_bytes
+            if self._new_event is not None:
+                batch.wait_with(self._new_event)
+            try:
+                batch.builder.append(*record)
+            except BaseException:
+                self._give_back(size_bytes)
+                raise
+            self._queues.setdefault(batch.partition, deque()).append(batch)
+            self._incomplete[batch] = None
+            self.parked.add(topic)
+        self._wake()
+        return Delivery(batch, 0)
+
+    def place(self, topic: TopicInfo, choose: Choose) -> list[tuple[ParkedRecord, Delivery | Exception]]:
+        """Give the parked records of a topic their partitions, in order: the future of each, or its error."""
+        queue = self._queues.get(TopicPartition(topic.name, UNPLACED))
+        outcomes: list[tuple[ParkedRecord, Delivery | Exception]] = []
+        while queue:
+            chosen = []
+            for batch in list(queue):  # a prefix: only this thread takes records away
+                assert isinstance(batch, ParkedRecord)
+                chosen.append(
+                    (batch, _chosen(topic, batch, choose))
+                )  # the program's code: not under the lock
+            with self._lock:
+                for batch, partition in chosen:
+                    queue.popleft()
+                    outcomes.append((batch, self._placed(topic, batch, partition)))
+                if not queue:  # in the same turn: a caller that finds it empty adds behind what was parked
+                    self.parked.discard(topic.name)
+        return outcomes
+
+    def _placed(
+        self, topic: TopicInfo, batch: ParkedRecord, partition: int | Exception | None
+    ) -> Delivery | Exception:
+        if isinstance(partition, Exception):
+            return partition
+        batch.is_placed = True
+        # Its memory may exceed the limit by a batch of each partition: the client's thread cannot wait.
+        self._give_back(batch.reserved_bytes)
+        batch.reserved_bytes = 0
+        delivery = self._add(topic, partition, batch.content(), IN_ANY_CASE)
+        # Time-outs count from when the program sent the oldest record.
+        delivery.batch.created_at_ms = min(delivery.batch.created_at_ms, batch.created_at_ms)
+        return delivery
 
     def _move(self, topic: TopicInfo) -> int:
         """Where records without a key go next: the same partition, until it had its share."""
@@ -180,9 +246,13 @@ class Accumulator:
             raise IllegalStateError("this producer is closed")
         if self._refusal is not None:
             raise self._refusal
-        if self._used_bytes + size_bytes <= limit:
+        if self._used_bytes + size_bytes <= limit or due_at_ms == IN_ANY_CASE:
             self._used_bytes += size_bytes
             return
+        if due_at_ms == NOW:
+            raise BufferExhaustedError(
+                f"buffer.memory of {limit} bytes is full: send again later, or flush first"
+            )
         if due_at_ms is None:
             due_at_ms = self._patience.now_ms() + self._settings.max_block_ms
         self._waiting += 1
@@ -206,9 +276,9 @@ class Accumulator:
 
     @property
     def record_count(self) -> int:
-        """How many records are not settled yet."""
+        """How many records are not settled yet, or have callbacks that have not run yet."""
         with self._lock:
-            return sum(batch.record_count for batch in self._incomplete)
+            return sum(batch.record_count for batch in self._incomplete if not batch.is_placed)
 
     @property
     def used_bytes(self) -> int:
@@ -222,7 +292,11 @@ class Accumulator:
 
     def _queued(self, topic: str) -> dict[int, int]:
         """How many batches wait, by partition of a topic."""
-        return {key.partition: len(queue) for key, queue in self._queues.items() if key.topic == topic}
+        return {
+            key.partition: len(queue)
+            for key, queue in self._queues.items()
+            if key.topic == topic and key.partition != UNPLACED
+        }
 
     # The methods below are the client thread's.
 
@@ -242,6 +316,8 @@ class Accumulator:
             queue = self._queues.get(partition)
             if not queue:
                 return None
+            if partition.partition == UNPLACED:
+                return 0  # its metadata is asked for at once
             batch = queue[0]
             if batch.was_sent:
                 return batch.retry_at_ms
@@ -260,7 +336,11 @@ class Accumulator:
         """Remove the first batch of a partition, closed for good."""
         self.close_head(partition)
         with self._lock:
-            return self._queues[partition].popleft()
+            queue = self._queues[partition]
+            taken = queue.popleft()
+            if partition.partition == UNPLACED and not queue:
+                self.parked.discard(partition.topic)
+            return taken
 
     def waiting_to_retry(self, partition: TopicPartition) -> list[Batch]:
         """Batches to be sent again."""
@@ -292,15 +372,19 @@ class Accumulator:
             queue = self._queues.setdefault(whole.partition, deque())
             queue.extendleft(reversed(parts))
 
+    def release(self, batch: Batch) -> None:
+        """A batch is settled: its memory is free, also for what its callbacks send."""
+        with self._lock:
+            self._give_back(batch.reserved_bytes)
+            if not self._queues.get(batch.partition):
+                self._queues.pop(batch.partition, None)
+
     def finished(self, batch: Batch) -> None:
-        """A batch is settled: its memory is free."""
+        """The callbacks of a batch have run: a flush need not wait for it any more."""
         with self._lock:
             self._incomplete.pop(batch, None)
             if batch.error is not None:
                 self._keep_failed(batch)
-            self._give_back(batch.reserved_bytes)
-            if not self._queues.get(batch.partition):
-                self._queues.pop(batch.partition, None)
 
     def _keep_failed(self, batch: Batch) -> None:
         self._failed.append(batch)
@@ -362,3 +446,17 @@ class Accumulator:
 def _before(sequence: int, other: int) -> bool:
     """Whether a sequence precedes another, with wrap-around."""
     return ((other - sequence) & 0x7FFFFFFF) < 0x40000000
+
+
+def _chosen(topic: TopicInfo, batch: ParkedRecord, choose: Choose) -> int | Exception | None:
+    if batch.asked_partition is not None:
+        if batch.asked_partition in topic.partitions:
+            return batch.asked_partition
+        hint = f"{topic.name} has partitions 0 to {len(topic.partitions) - 1}"
+        asked = TopicPartition(topic.name, batch.asked_partition)
+        return broker_error(ErrorCode.unknown_topic_or_partition, f"1 record for {asked}", hint)
+    _, key, value, _ = batch.content()
+    try:
+        return choose(topic, key, value)
+    except BaseException as error:  # on the client's thread, which SystemExit would end
+        return error if isinstance(error, Exception) else RuntimeError(f"the partitioner raised {error!r}")

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import threading
     from asyncio import AbstractEventLoop
 
+Headers = tuple[tuple[str, bytes | None], ...]
+Content = tuple[int, bytes | None, bytes | None, Headers]  # timestamp_ms, key, value, headers of a record
+
 BATCH_OVERHEAD_BYTES: Final = 61
 RECORD_OVERHEAD_BYTES: Final = 21  # length, attributes, deltas and the four lengths, at their longest
 
@@ -47,6 +50,7 @@ class Batch:
         "examined",
         "first_index",
         "is_closed",
+        "is_placed",
         "is_transactional",
         "last_error",
         "log_append_time_ms",
@@ -67,6 +71,7 @@ class Batch:
         self.builder = BatchBuilder(limit_bytes - BATCH_OVERHEAD_BYTES)
         self.reserved_bytes = 0  # what it holds of `buffer.memory`
         self.is_closed = False
+        self.is_placed = False  # a parked record: another batch has it now
         self.is_transactional = False
         self.attempts = 0
         self.retry_at_ms = 0
@@ -165,6 +170,17 @@ class Batch:
 
     def wait(self, timeout: float | None) -> bool:
         return self._settlement.wait(timeout)
+
+    def wait_reported(self, timeout: float | None) -> bool:
+        """Wait until the batch is settled and its callbacks have run."""
+        return self._settlement.wait_reported(timeout)
+
+    def reported(self) -> None:
+        """The callbacks have run."""
+        self._settlement.reported()
+        whole = self.whole
+        if whole is not None and all(part._settlement.is_reported for part in whole.parts):
+            whole.reported()
 
     def when_settled(self, index: int, callback: Callable[[], object]) -> None:
         self._settlement.when_settled(index, callback)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from klamm.client.callables import name_of
 from klamm.errors import KlammTimeoutError
 from klamm.protocol.types import TopicPartition
 from klamm.records.core import Place
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from klamm.client.producer.batch import Batch
 
+log = logging.getLogger(__name__)
 
 _STATE_OF_A_FUTURE: Final = frozenset(
     {"_condition", "_done_callbacks", "_exception", "_result", "_state", "_waiters"}
@@ -32,6 +35,15 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp_ms: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def timestamp(self) -> int:
+        """As `timestamp_ms`, under the name other clients use."""
+        return self.timestamp_ms
 
 
 class Delivery(Place, Future[RecordMetadata]):
@@ -75,14 +87,29 @@ class Delivery(Place, Future[RecordMetadata]):
         error = self._error()
         return (None, error) if error is not None else (self._metadata(), None)
 
+    def follow(self, callback: Callable[[], None]) -> None:
+        """As `when_settled`, by one who reports the record's failure in place of this future."""
+        self._batch.examined.add(self._index)
+        self.when_settled(callback)
+
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call back when the record is settled; does not count as having looked at it."""
         self._batch.when_settled(self._index, callback)
 
     @property
+    def batch(self) -> Batch:
+        """What carries the record."""
+        return self._batch
+
+    @property
     def partition(self) -> TopicPartition:
-        """Where the record goes."""
+        """Where the record goes; partition -1 while its topic is not known."""
         return self._batch.partition
+
+    @property
+    def has_broker_time(self) -> bool:
+        """Whether the topic stamps records with the broker's clock; known once the record is delivered."""
+        return self._batch.log_append_time_ms >= 0
 
     def done(self) -> bool:
         return self._batch.is_settled
@@ -121,6 +148,7 @@ class Delivery(Place, Future[RecordMetadata]):
     def add_callback(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
         """Call `function(..., metadata)` once the record is delivered; returns this future."""
 
+        @wraps(function)
         def call(delivery: Delivery) -> None:
             if delivery._error() is None:
                 function(*args, delivery._metadata(), **kwargs)
@@ -131,6 +159,7 @@ class Delivery(Place, Future[RecordMetadata]):
     def add_errback(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
         """Call `function(..., error)` if the record fails; returns this future."""
 
+        @wraps(function)
         def call(delivery: Delivery) -> None:
             error = delivery._error()
             if error is not None:
@@ -175,15 +204,30 @@ class Delivery(Place, Future[RecordMetadata]):
 
 
 class Settlement:
-    """The end of a batch, for its futures: one event for all threads, one call into each event loop."""
+    """The end of a batch, for its futures: one event for all threads, one call into each event loop.
 
-    __slots__ = ("_callbacks", "_event", "_in_loops", "_lock", "is_settled", "new_event")
+    It has two steps: settled, the outcome is known; reported, the callbacks have run. `result()` waits for
+    the first, `flush()` for the second.
+    """
+
+    __slots__ = (
+        "_callbacks",
+        "_event",
+        "_in_loops",
+        "_lock",
+        "_report",
+        "is_reported",
+        "is_settled",
+        "new_event",
+    )
 
     def __init__(self) -> None:
         self.is_settled = False
+        self.is_reported = False
         self.new_event: Callable[[], threading.Event] = threading.Event
         self._lock = threading.Lock()
         self._event: threading.Event | None = None
+        self._report: threading.Event | None = None  # of threads that wait for the callbacks
         self._callbacks: list[tuple[int, Callable[[], object]]] = []
         self._in_loops: dict[AbstractEventLoop, list[Callable[[], object]]] = {}
 
@@ -196,12 +240,21 @@ class Settlement:
             event = self._event
         return event.wait(timeout)
 
+    def wait_reported(self, timeout: float | None) -> bool:
+        with self._lock:
+            if self.is_reported:
+                return True
+            if self._report is None:
+                self._report = self.new_event()
+            event = self._report
+        return event.wait(timeout)
+
     def when_settled(self, index: int, callback: Callable[[], object]) -> None:
         with self._lock:
             if not self.is_settled:
                 self._callbacks.append((index, callback))
                 return
-        callback()
+        call(callback)
 
     def call_when_settled(self, loop: AbstractEventLoop, callback: Callable[[], object]) -> bool:
         """Call back in a loop, whose thread this is, at the end; False when that is past."""
@@ -215,7 +268,7 @@ class Settlement:
         return not self.is_settled
 
     def settle(self) -> list[Callable[[], object]]:
-        """End it; the callbacks to run, in the order of the records."""
+        """End it; the callbacks to run, in the order of the records, before `reported` is called."""
         with self._lock:
             self.is_settled = True
             callbacks, self._callbacks = self._callbacks, []
@@ -224,6 +277,21 @@ class Settlement:
                 self._event.set()
         ordered = [callback for _, callback in sorted(callbacks, key=lambda item: item[0])]
         return ordered + [partial(_call_in, loop, waiting) for loop, waiting in in_loops.items()]
+
+    def reported(self) -> None:
+        """The callbacks have run."""
+        with self._lock:
+            self.is_reported = True
+            if self._report is not None:
+                self._report.set()
+
+
+def call(callback: Callable[[], object]) -> None:
+    """Run a callback of the program. What it raises, SystemExit too, is logged and ends nothing else."""
+    try:
+        callback()
+    except BaseException:
+        log.exception("the delivery callback %s raised", name_of(callback))
 
 
 def _call_in(loop: AbstractEventLoop, callbacks: list[Callable[[], object]]) -> None:
@@ -244,4 +312,5 @@ def _resolve(waiter: LoopFuture[None]) -> None:
 
 def describe(partition: TopicPartition, count: int) -> str:
     """A batch in an error message."""
-    return f"{count} record{'s' if count != 1 else ''} for {partition}"
+    place = partition if partition.partition >= 0 else partition.topic
+    return f"{count} record{'s' if count != 1 else ''} for {place}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, Final
 
-from klamm.client.callables import required_count, takes
+from klamm.client.callables import is_async, required_count, takes
 from klamm.client.message import TIMESTAMP_CREATE_TIME, Message
 from klamm.client.producer.delivery import Delivery
 
@@ -22,6 +23,8 @@ def of_delivery(
         raise TypeError(
             f"on_delivery is a function of the delivery, or of (error, message), not {callback!r}"
         )
+    if is_async(callback):
+        raise TypeError("on_delivery is a plain function, called on the producer's thread: not an async one")
     if required_count(callback) != ERROR_AND_MESSAGE:
         if not takes(callback, 1):
             raise TypeError(
@@ -31,6 +34,7 @@ def of_delivery(
         return callback  # type: ignore[no-any-return]  # checked as far as it can be
     pairs = tuple(headers.items() if hasattr(headers, "items") else headers) if headers else None
 
+    @wraps(callback)
     def report(delivery: Delivery) -> None:
         error = delivery.exception()
         callback(error, message_of(delivery, error, key, value, pairs))

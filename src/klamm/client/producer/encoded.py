@@ -80,7 +80,7 @@ def _region(partition: int, records: Sequence[Record]) -> EncodedRegion:
     return EncodedRegion(partition, data, len(numbered), base_ms, latest_ms)
 
 
-class EncodedProducer(Producer):
+class EncodedProducer(Producer[bytes | None, bytes | None]):
     """Sends encoded regions instead of records; the settings are a producer's."""
 
     def partition_count(self, topic: str) -> int:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import count
 from random import Random
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, Unpack
 
 from klamm.client.calls import Calls, RetryPolicy
+from klamm.client.config import with_given
 from klamm.client.consumer.offsets.lookup import all_topics
 from klamm.client.interceptors import ProducerRecord, call_all, passed
+from klamm.client.key_value_types import SentKey, SentValue, Serializing, SettingsOf
 from klamm.client.producer import report as reports
-from klamm.client.producer.accumulator import Accumulator
+from klamm.client.producer.accumulator import NOW, Accumulator
 from klamm.client.producer.batch import Batch
 from klamm.client.producer.delivery import Delivery
 from klamm.client.producer.delivery_callbacks import OnDelivery, of_delivery
@@ -22,16 +24,17 @@ from klamm.client.producer.failures import attach, delivery_error
 from klamm.client.producer.named_partitioners import MAKERS
 from klamm.client.producer.partitioner import Partitioner, StickyPartitioner
 from klamm.client.producer.sender import Sender
-from klamm.client.producer.settings import Serializer, parse
+from klamm.client.producer.serializing import Headers, HeaderValue, pairs, serialized
+from klamm.client.producer.settings import parse
 from klamm.client.producer.transactional import TransactionMethods
 from klamm.client.producer.transactions.calls import TransactionCalls
 from klamm.client.producer.transactions.manager import TransactionManager
 from klamm.client.runtime import ClientThread
-from klamm.client.serializers import WithTopic
 from klamm.client.statistics import Statistics
 from klamm.client.topic_names import check_topic_name
-from klamm.clock import Clock, condition_on, patience_of
+from klamm.clock import condition_on, patience_of
 from klamm.errors import (
+    AuthenticationError,
     DeliveryError,
     IllegalStateError,
     KlammTimeoutError,
@@ -43,14 +46,14 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
 from klamm.records.murmur2 import murmur2
 
+if TYPE_CHECKING:
+    from klamm.client.setting_types import ProducerKeywords
+
 log = logging.getLogger(__name__)
 _numbers = count(1)
 
-HeaderValue = bytes | str | None
-Headers = Iterable[tuple[str, HeaderValue]]
 
-
-class Producer(TransactionMethods):
+class Producer(TransactionMethods, Generic[SentKey, SentValue]):
     """Sends records; settings by Kafka's names, as a dictionary or keywords.
 
     Keys and values are bytes, or text (sent as UTF-8), or whatever `key_serializer` and `value_serializer`
@@ -59,18 +62,20 @@ class Producer(TransactionMethods):
 
     def __init__(
         self,
-        config: Mapping[str, Any] | None = None,
+        config: SettingsOf[SentKey, SentValue] | None = None,
+        /,
         *,
-        clock: Clock | None = None,
-        random: Random | None = None,
-        **settings: Any,
+        key_serializer: Serializing[SentKey] | None = None,
+        value_serializer: Serializing[SentValue] | None = None,
+        **settings: Unpack[ProducerKeywords],
     ) -> None:
-        parsed, self._settings = parse(config, settings)
+        given = with_given(settings, key_serializer=key_serializer, value_serializer=value_serializer)
+        parsed, self._settings = parse(config, given)
         client_id = parsed.values.text("client.id") or f"klamm-producer-{next(_numbers)}"
         self._client_id = client_id
-        self._clock = clock or parsed.clock()
+        self._clock = parsed.clock()
         self._patience = patience_of(self._clock)
-        self._random = random or Random()
+        self._random = Random()
         self._thread = ClientThread(
             parsed.network(client_id),
             parsed.metadata(allow_auto_topic_creation=True),
@@ -94,9 +99,11 @@ class Producer(TransactionMethods):
             self._settings,
             self._accumulator,
             None if self._transactions is None else self._transactions.manager,
+            choose=self._choose,
         )
         if self._transactions is not None:
             self._transactions.manager.on_state = self._on_transaction_state
+        self._parked = self._accumulator.parked
         self._metadata = core.metadata
         self._check_fork = self._thread.reactor.check_fork
         self._forks = forks.count
@@ -114,6 +121,7 @@ class Producer(TransactionMethods):
                 )
             )
         core.metadata.listen(self._on_metadata)
+        core.metadata.listen_for_refusal(self._on_metadata)
         self._is_closed = False
         self._thread.start()
 
@@ -134,9 +142,7 @@ class Producer(TransactionMethods):
 
     def _on_thread_failure(self) -> None:
         """The client's thread is stopping: fail the records that wait."""
-        error = IllegalStateError(f"the client's thread has stopped: {self._thread.reactor.failure!r}")
-        error.__cause__ = self._thread.reactor.failure
-        self._sender.die(error)
+        self._sender.die(self._thread.reactor.ended())
         self._on_metadata(None)  # callers that wait for it see that it does not come
 
     def _on_transaction_state(self, may_send: bool) -> None:
@@ -162,14 +168,20 @@ class Producer(TransactionMethods):
     def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: SentValue | None = None,
+        key: SentKey | None = None,
         headers: Headers | Mapping[str, HeaderValue] | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         on_delivery: OnDelivery | None = None,
+        *,
+        block: bool = True,
     ) -> Delivery:
-        """Send one record; its future returns the record's partition and offset, or raises."""
+        """Send one record; its future returns the record's partition and offset, or raises.
+
+        With `block=False` it never waits: a record whose topic is not known yet, as while no broker answers,
+        is queued, and ends within `delivery.timeout.ms`. A full `buffer.memory` raises BufferExhaustedError.
+        """
         if self._is_closed or self._sender.refuses:
             self._refuse()
         if forks.count != self._forks:
@@ -182,42 +194,65 @@ class Producer(TransactionMethods):
         settings = self._settings
         topics = self._metadata.cluster.topics
         info = topics[topic] if topic in topics else None  # noqa: SIM401 - a proxy's `get` is slow
-        due_at_ms = None  # reckoned from now only if something has to be waited for
-        if info is None or (partition is not None and partition not in info.partitions):
-            due_at_ms = self._patience.now_ms() + settings.max_block_ms
-            info = self._topic(topic, partition, due_at_ms)
+        due_at_ms = None if block else NOW  # None: reckoned from now if there is something to wait for
+        if (
+            info is None
+            or (partition is not None and partition not in info.partitions)
+            or topic in self._parked
+        ):
+            info, due_at_ms = self._not_known(topic, partition, block=block)
+        key_data: Any = key
+        value_data: Any = value
         if key is not None and (settings.key_serializer is not None or type(key) is not bytes):
-            key = _serialized(topic, key, settings.key_serializer, "key")
+            key_data = serialized(topic, key, settings.key_serializer, "key")
         if value is not None and (settings.value_serializer is not None or type(value) is not bytes):
-            value = _serialized(topic, value, settings.value_serializer, "value")
-        if partition is None:
-            if self._partitioner is not None:
-                partition = self._own_choice(self._partitioner, info, key, value)
-            elif key is not None and not settings.ignores_keys:
-                partition = (murmur2(key) & 0x7FFFFFFF) % len(info.partitions)
-        report = None if on_delivery is None else of_delivery(on_delivery, key, value, headers)
+            value_data = serialized(topic, value, settings.value_serializer, "value")
+        if partition is None and (key_data is not None or self._partitioner is not None) and info is not None:
+            partition = self._choose(info, key_data, value_data)
+        report = None if on_delivery is None else of_delivery(on_delivery, key_data, value_data, headers)
         if timestamp_ms is None:
             timestamp_ms = self._timestamp_ms()
         delivery = None
-        if not headers:
+        if info is not None and not headers:
             if partition is None:
-                delivery = self._accumulator.append_keyless(topic, timestamp_ms, key, value)
+                delivery = self._accumulator.append_keyless(topic, timestamp_ms, key_data, value_data)
             else:
-                delivery = self._accumulator.append_keyed((topic, partition), timestamp_ms, key, value)
+                place = (topic, partition)
+                delivery = self._accumulator.append_keyed(place, timestamp_ms, key_data, value_data)
         if delivery is None:
-            pairs = _pairs(headers) if headers else ()
-            delivery = self._accumulator.append(info, partition, timestamp_ms, key, value, pairs, due_at_ms)
+            content = (timestamp_ms, key_data, value_data, pairs(headers) if headers else ())
+            if info is None:
+                delivery = self._accumulator.park(topic, partition, content)
+            else:
+                delivery = self._accumulator.append(info, partition, content, due_at_ms)
         if report is not None:
             delivery.add_done_callback(report)
         if self._interceptors:
             delivery.when_settled(partial(_acknowledge, self._interceptors, delivery))
         return delivery
 
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is a forked child, and the producer is its parent's."""
+        return self._thread.reactor.is_inherited
+
+    def _not_known(
+        self, topic: str, partition: int | None, *, block: bool
+    ) -> tuple[TopicInfo | None, int | None]:
+        """The topic, waited for, and until when to wait for memory; no topic: the record is to be parked."""
+        if topic in self._parked:  # also if the caller would wait: not to overtake what was sent before
+            return None, None
+        if not block:
+            _check_place(topic, partition)
+            return None, None
+        due_at_ms = self._patience.now_ms() + self._settings.max_block_ms
+        return self._topic(topic, partition, due_at_ms), due_at_ms
+
     def produce(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: SentValue | None = None,
+        key: SentKey | None = None,
         partition: int | None = None,
         on_delivery: OnDelivery | None = None,
         timestamp: int = 0,
@@ -251,6 +286,8 @@ class Producer(TransactionMethods):
 
     def would_wait(self, topic: str, partition: int | None = None) -> bool:
         """Whether `send` would wait now, for metadata or for memory."""
+        if self.is_inherited:
+            return False  # it raises
         info = self._metadata.cluster.topics.get(topic)
         is_known = info is not None and (partition is None or partition in info.partitions)
         return not is_known or not self._accumulator.has_room
@@ -262,6 +299,14 @@ class Producer(TransactionMethods):
             raise self._sender.fatal
         self._transactional("send").manager.check("send")
         raise IllegalStateError("the transaction changed its state during send()")
+
+    def _choose(self, info: TopicInfo, key: bytes | None, value: bytes | None) -> int | None:
+        """The partition of a record for which none was given; None: any."""
+        if self._partitioner is not None:
+            return self._own_choice(self._partitioner, info, key, value)
+        if key is not None and not self._settings.ignores_keys:
+            return (murmur2(key) & 0x7FFFFFFF) % len(info.partitions)
+        return None
 
     @staticmethod
     def _own_choice(
@@ -280,9 +325,7 @@ class Producer(TransactionMethods):
         info = self._thread.core.metadata.cluster.topics.get(name)
         if info is not None and (partition is None or partition in info.partitions):
             return info
-        check_topic_name(name)
-        if partition is not None and partition < 0:
-            raise ValueError(f"partition {partition}: expected 0 or more, or None")
+        _check_place(name, partition)
         return self._wait_for_topic(name, partition, due_at_ms)
 
     def _wait_for_topic(self, name: str, partition: int | None, due_at_ms: int) -> TopicInfo:
@@ -304,6 +347,8 @@ class Producer(TransactionMethods):
                     raise broker_error(code, f"topic {name}")
                 if self._is_closed or self._sender.fatal is not None:
                     self._refuse()
+                if isinstance(metadata.error, AuthenticationError):
+                    raise metadata.error
                 left_ms = due_at_ms - self._patience.now_ms()
                 if left_ms <= 0:
                     raise self._no_topic(info, name, partition)
@@ -328,9 +373,12 @@ class Producer(TransactionMethods):
     def _wake(self) -> None:
         self._thread.reactor.submit(_nothing)
 
-    def health(self) -> reports.Health:
+    def health(self) -> reports.ProducerHealth:
         """Whether the cluster can be reached and records are being delivered; from any thread."""
-        return reports.health(self._thread.core, self._accumulator, self._sender, is_closed=self._is_closed)
+        ended = self._thread.failure
+        return reports.health(
+            self._thread.core, self._accumulator, self._sender, ended, is_closed=self._is_closed
+        )
 
     def metrics(self) -> dict[str, float]:
         """Counters since the beginning, and what is buffered; from any thread."""
@@ -338,16 +386,14 @@ class Producer(TransactionMethods):
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         """The partitions of a topic; waits for its metadata, `max.block.ms` by default."""
-        if self._is_closed:
-            raise IllegalStateError("this producer is closed")
+        self._enter()
         limit_ms = self._settings.max_block_ms if timeout is None else round(timeout * 1000)
         info = self._topic(topic, None, self._patience.now_ms() + limit_ms)
         return [TopicPartition(topic, number) for number in sorted(info.partitions)]
 
     def list_topics(self, topic: str | None = None, timeout: float | None = None) -> dict[str, TopicInfo]:
         """All topics, or one, with their partitions; a topic that does not exist is left out, not created."""
-        if self._is_closed:
-            raise IllegalStateError("this producer is closed")
+        self._enter()
         settings = self._settings
         limit_ms = settings.max_block_ms if timeout is None else round(timeout * 1000)
         policy = RetryPolicy(limit_ms, settings.retry_backoff_ms, settings.retry_backoff_max_ms)
@@ -357,18 +403,18 @@ class Producer(TransactionMethods):
 
     def purge(self) -> int:
         """Give up all records that are not in flight, with PurgedError; how many."""
-        if self._is_closed:
-            raise IllegalStateError("this producer is closed")
+        self._enter()
         return self._thread.ask(self._sender.purge).result()
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything sent before is settled.
+        """Wait until everything sent before is settled and its callbacks have run.
 
         Raises DeliveryError if a record failed whose future was not read, KlammTimeoutError when it
         takes too long.
         """
-        if self._is_closed:
-            raise IllegalStateError("this producer is closed")
+        self._enter()
+        if self._thread.reactor.is_own_thread():
+            raise IllegalStateError("flush() in a callback would wait for that callback: call it elsewhere")
         batches = self._accumulator.begin_flush()
         try:
             self._wait_for(batches, timeout)
@@ -382,8 +428,8 @@ class Producer(TransactionMethods):
         due_at_ms = None if timeout is None else self._patience.now_ms() + timeout * 1000
         for batch in batches:
             left = None if due_at_ms is None else max(0.0, (due_at_ms - self._patience.now_ms()) / 1000)
-            if not batch.wait(left):
-                raise KlammTimeoutError(f"not everything was delivered within {timeout} s")
+            if not batch.wait_reported(left):
+                raise KlammTimeoutError(f"not everything was delivered and reported within {timeout} s")
 
     def close(self, timeout: float | None = 30.0) -> None:
         """Deliver what is left, for at most `timeout` seconds, and stop; safe to call twice.
@@ -400,6 +446,8 @@ class Producer(TransactionMethods):
         if self._is_closed:
             return None
         self._is_closed = True
+        if self.is_inherited:
+            return None  # records and transaction are those of the parent process, which goes on with them
         self._on_metadata(None)
         self._abort_open_transaction(timeout)
         batches = self._accumulator.begin_flush()
@@ -425,27 +473,14 @@ class Producer(TransactionMethods):
 
 def _acknowledge(interceptors: Sequence[Any], delivery: Delivery) -> None:
     metadata, error = delivery.outcome()
-    call_all(interceptors, "on_acknowledgement", metadata, error)
+    call_all(interceptors, "on_acknowledgement", metadata, error, caught=BaseException)
+
+
+def _check_place(topic: str, partition: int | None) -> None:
+    check_topic_name(topic)
+    if partition is not None and partition < 0:
+        raise ValueError(f"partition {partition}: expected 0 or more, or None")
 
 
 def _nothing() -> None:
     """Waking up is all."""
-
-
-def _pairs(headers: Headers | Mapping[str, HeaderValue]) -> tuple[tuple[str, bytes | None], ...]:
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple((name, content.encode() if isinstance(content, str) else content) for name, content in pairs)
-
-
-def _serialized(topic: str, value: Any, serializer: Serializer | None, what: str) -> bytes | None:
-    if isinstance(serializer, WithTopic):
-        value = serializer.function(topic, value)
-    elif serializer is not None:
-        value = serializer(value)
-    if value is None or isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, bytearray | memoryview):
-        return bytes(value)
-    raise TypeError(f"a {what} is bytes, text or None, not {type(value).__name__}; or set {what}_serializer")

@@ -11,7 +11,7 @@ from klamm.client.runtime import Core
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class ProducerHealth:
     """The state at one moment."""
 
     is_healthy: bool
@@ -21,15 +21,19 @@ class Health:
     last_error: str | None
 
 
-def health(core: Core, accumulator: Accumulator, sender: Sender, *, is_closed: bool) -> Health:
+def health(
+    core: Core, accumulator: Accumulator, sender: Sender, ended: BaseException | None, *, is_closed: bool
+) -> ProducerHealth:
     """What is known on this side; no broker is asked."""
     problems = ["closed"] if is_closed else []
+    if ended is not None:
+        problems.append(f"the client's thread has stopped: {ended!r}")
     if sender.fatal is not None:
         problems.append(f"nothing can be sent any more: {sender.fatal}")
     problems += cluster_problems(core)
     oldest_ms = accumulator.oldest_ms()
-    error = sender.fatal or sender.last_error or core.metadata.error
-    return Health(
+    error = ended or sender.fatal or sender.last_error or core.metadata.error
+    return ProducerHealth(
         is_healthy=not problems,
         problems=tuple(problems),
         buffered_bytes=accumulator.used_bytes,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from klamm.client.producer.accumulator import Accumulator
+from klamm.client.producer.accumulator import Accumulator, Choose
 from klamm.client.producer.batch import Batch
-from klamm.client.producer.delivery import describe
+from klamm.client.producer.delivery import Delivery, call, describe
+from klamm.client.producer.parked import UNPLACED
+from klamm.client.producer.produce_errors import FATAL, NEEDS_METADATA, RETRIABLE, TOPIC_REFUSED, VERIFYING
 from klamm.client.producer.sequences import Sequences
 from klamm.client.producer.settings import ProducerSettings
 from klamm.client.producer.transactions.manager import TransactionManager
@@ -42,31 +45,6 @@ log = logging.getLogger(__name__)
 NAMES_VERSION: Final = 12  # the last version with topic names; later ones use topic ids
 NO_METADATA_WAIT_MS: Final = 100
 VERIFYING_BACKOFF_MS: Final = 2
-NEEDS_METADATA: Final = frozenset(
-    {
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.leader_not_available,
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.network_exception,
-        ErrorCode.kafka_storage_error,
-        ErrorCode.fenced_leader_epoch,
-        ErrorCode.unknown_topic_id,
-    }
-)
-RETRIABLE: Final = NEEDS_METADATA | {
-    ErrorCode.corrupt_message,
-    ErrorCode.request_timed_out,
-    ErrorCode.not_enough_replicas,
-    ErrorCode.not_enough_replicas_after_append,
-    ErrorCode.unknown_leader_epoch,
-    ErrorCode.throttling_quota_exceeded,
-    ErrorCode.concurrent_transactions,
-}
-FATAL: Final = frozenset(
-    {ErrorCode.producer_fenced, ErrorCode.cluster_authorization_failed, ErrorCode.unsupported_version}
-)
-# The broker is still verifying the transaction: nothing was written, retry soon.
-VERIFYING: Final = frozenset({ErrorCode.concurrent_transactions, ErrorCode.not_enough_replicas})
 
 
 @dataclass(slots=True)
@@ -90,11 +68,14 @@ class Sender:
         settings: ProducerSettings,
         accumulator: Accumulator,
         transactions: TransactionManager | None = None,
+        *,
+        choose: Choose,
     ) -> None:
         self._core = core
         self._settings = settings
         self._accumulator = accumulator
         self._transactions = transactions
+        self._choose = choose
         self._own_sequences = Sequences()
         self._sequences = self._own_sequences if transactions is None else transactions.sequences
         self._in_flight: dict[TopicPartition, list[Batch]] = defaultdict(list)
@@ -110,6 +91,8 @@ class Sender:
 
     def tick(self, now_ms: int) -> int | None:
         """Send what may be sent; when to be called again."""
+        if self._accumulator.parked:
+            self._place_parked()
         self._expire(now_ms)
         dues = (self._send_due(now_ms), self._expires_at_ms(now_ms))
         return min((due for due in dues if due is not None), default=None)
@@ -236,12 +219,15 @@ class Sender:
             self.counts.batches_sent += 1
             assert isinstance(entry.partition_data, list)
             entry.partition_data.append(PartitionProduceData(batch.partition.partition, records))
+        # A request must not outlive what it carries, where delivery may take less than a request.
+        late_at_ms = min(batch.created_at_ms for batch in batches) + self._settings.delivery_timeout_ms
+        timeout_ms = min(self._settings.request_timeout_ms, max(1, late_at_ms - now_ms))
         transactions = self._transactions
         max_version = 32767 if transactions is None else transactions.max_produce_version
         request = ProduceRequest(
             transactional_id=None if transactions is None else transactions.transactional_id,
             acks=self._settings.acks,
-            timeout_ms=self._settings.request_timeout_ms,
+            timeout_ms=timeout_ms,
             topic_data=list(data.values()),
         )
         self.counts.requests += 1
@@ -257,7 +243,7 @@ class Sender:
                 ApiKey.PRODUCE,
                 request,
                 done,
-                self._settings.request_timeout_ms,
+                timeout_ms,
                 max_version=max_version if has_ids else min(max_version, NAMES_VERSION),
                 has_answer=self._settings.acks != 0,
             ),
@@ -281,7 +267,7 @@ class Sender:
             return
         if response is None:  # acks=0: written is done
             for batch in sent.values():
-                self._run(batch.succeed(-1, -1), batch)
+                self._succeed(batch, -1, -1)
             return
         left = dict(sent)
         for topic in response.responses:
@@ -301,7 +287,7 @@ class Sender:
             self._known_as[batch.partition] = batch.producer_id
             is_new = code == ErrorCode.none
             offset, timestamp_ms = (item.base_offset, item.log_append_time_ms) if is_new else (-1, -1)
-            self._run(batch.succeed(offset, timestamp_ms), batch)
+            self._succeed(batch, offset, timestamp_ms)
             return
         self._known_as.pop(batch.partition, None)
         if code == ErrorCode.message_too_large and batch.record_count > 1:
@@ -327,6 +313,37 @@ class Sender:
             self._fail(batch, others, dict(records))
             return
         self._retry_or_fail(batch, error, may_retry=code in RETRIABLE)
+
+    def _place_parked(self) -> None:
+        """Give records that were sent before their topic was known a partition, where it is known now."""
+        cluster = self._core.metadata.cluster
+        for name in list(self._accumulator.parked):
+            topic = cluster.topics.get(name)
+            if topic is not None:
+                for batch, placed in self._accumulator.place(topic, self._choose):
+                    if isinstance(placed, Delivery):
+                        placed.follow(partial(self._ends_as, batch, placed))
+                    else:
+                        self._end(batch, placed)
+            elif (code := cluster.errors.get(name)) is not None:
+                self._refused_topic(TopicPartition(name, UNPLACED), broker_error(code, f"topic {name}"))
+
+    def _refused_topic(self, parked: TopicPartition, error: BrokerError) -> None:
+        """The broker does not know the topic, or does not want it: what waits ends with that, now or late."""
+        while (batch := self._accumulator.head(parked)) is not None:
+            if error.error_code not in TOPIC_REFUSED:
+                batch.last_error = error
+                return
+            self._fail(self._accumulator.take(parked), error)
+
+    def _ends_as(self, parked: Batch, placed: Delivery) -> None:
+        parked.partition = placed.partition
+        metadata, error = placed.outcome()
+        if metadata is None:
+            assert error is not None
+            self._report(parked, parked.fail(error))
+        else:
+            self._report(parked, parked.succeed(metadata.offset, metadata.timestamp_ms))
 
     def _give_up(self, error: KlammError) -> None:
         self.fatal = error
@@ -397,25 +414,33 @@ class Sender:
             self._sequences.broke(batch.partition)
         if self._transactions is not None:
             error = self._transactions.batch_failed(error)
-        self._run(batch.fail(error, record_errors), batch)
+        self._end(batch, error, record_errors)
 
     def _drop_queued(self, transactions: TransactionManager) -> None:
         """Nothing more of this transaction is sent."""
+        for batch in self._take_queued():
+            self._fail(batch, transactions.why_dropped())
+
+    def _take_queued(self) -> Iterator[Batch]:
         for partition in self._accumulator.partitions():
             while self._accumulator.head(partition) is not None:
-                self._fail(self._accumulator.take(partition), transactions.why_dropped())
+                yield self._accumulator.take(partition)
 
-    def _run(self, callbacks: list[Callable[[], object]], batch: Batch) -> None:
-        if batch.error is None:
-            self.counts.records_delivered += batch.record_count
-        else:
-            self.counts.records_failed += batch.record_count
-        self._accumulator.finished(batch)
+    def _succeed(self, batch: Batch, base_offset: int, log_append_time_ms: int) -> None:
+        self.counts.records_delivered += batch.record_count
+        self._report(batch, batch.succeed(base_offset, log_append_time_ms))
+
+    def _end(self, batch: Batch, error: Exception, record_errors: dict[int, Exception] | None = None) -> None:
+        self.counts.records_failed += batch.record_count
+        self._report(batch, batch.fail(error, record_errors))
+
+    def _report(self, batch: Batch, callbacks: list[Callable[[], object]]) -> None:
+        """Run the callbacks of a batch. Only then does a flush stop waiting for it."""
+        self._accumulator.release(batch)
         for callback in callbacks:
-            try:
-                callback()
-            except Exception:
-                log.exception("a delivery callback for %s raised", batch.partition)
+            call(callback)
+        self._accumulator.finished(batch)
+        batch.reported()
 
     def _expire(self, now_ms: int) -> None:
         for batch in self._accumulator.expired(now_ms):
@@ -425,37 +450,26 @@ class Sender:
         """Nothing is sent from now on, and everything that waits fails."""
         self._give_up(error)
         self._accumulator.refuse(error)  # first: a batch that is opened later would not be sent
-        self.fail_all(error)
+        self._fail_all(lambda _batch: error)
 
     def abandon_all(self, why: str) -> None:
         """Give up on everything that is not delivered, each batch with the error that it met last."""
-        for partition in self._accumulator.partitions():
-            while self._accumulator.head(partition) is not None:
-                batch = self._accumulator.take(partition)
-                self._fail(batch, self._too_late(batch, why))
+        self._fail_all(lambda batch: self._too_late(batch, why))
+
+    def _fail_all(self, error_of: Callable[[Batch], KlammError]) -> None:
+        for batch in self._take_queued():
+            self._fail(batch, error_of(batch))
         for batches in list(self._in_flight.values()):
             for batch in list(batches):
-                self._run(batch.fail(self._too_late(batch, why)), batch)
+                self._end(batch, error_of(batch))
 
     def purge(self) -> int:
         """Give up everything that is queued; how many records that were."""
         count = 0
-        for partition in self._accumulator.partitions():
-            while (head := self._accumulator.head(partition)) is not None:
-                batch = self._accumulator.take(partition)
-                assert batch is head
-                count += batch.record_count
-                self._fail(batch, PurgedError(f"{describe(partition, batch.record_count)} purged"))
+        for batch in self._take_queued():
+            count += batch.record_count
+            self._fail(batch, PurgedError(f"{describe(batch.partition, batch.record_count)} purged"))
         return count
-
-    def fail_all(self, error: KlammError) -> None:
-        """Give up on everything that is not delivered."""
-        for partition in self._accumulator.partitions():
-            while self._accumulator.head(partition) is not None:
-                self._fail(self._accumulator.take(partition), error)
-        for batches in list(self._in_flight.values()):
-            for batch in list(batches):
-                self._run(batch.fail(error), batch)
 
     def _ask_for_id(self, now_ms: int) -> None:
         if self._asks_for_id or now_ms < self._id_retry_at_ms:

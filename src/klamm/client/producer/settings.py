@@ -12,9 +12,9 @@ from klamm.client.config import PRODUCER, ClientConfig
 from klamm.client.interceptors import checked
 from klamm.client.producer.named_partitioners import IGNORES_KEYS, MAKERS, names, partitioner_name
 from klamm.client.producer.partitioner import Partitioner
-from klamm.client.serializers import WithTopic, serde_of
+from klamm.client.serializers import WithTopic, serde_of, warn_of_unused
 from klamm.client.statistics import checked_callback
-from klamm.config import ConfigError
+from klamm.config import INT_MAX, ConfigError
 from klamm.records.compression import Codec
 
 log = logging.getLogger(__name__)
@@ -61,11 +61,10 @@ class ProducerSettings:
     statistics_callback: Any
 
 
-def parse(
-    config: Mapping[str, Any] | None, keywords: Mapping[str, Any]
-) -> tuple[ClientConfig, ProducerSettings]:
+def parse(config: Any, keywords: Mapping[str, Any]) -> tuple[ClientConfig, ProducerSettings]:
     """Read and check settings; raises ConfigError."""
-    parsed = ClientConfig.parse(PRODUCER, config, keywords, object_names=OBJECTS)
+    parsed = ClientConfig.parse(PRODUCER, config, keywords, object_names=OBJECTS, has_serializers=True)
+    warn_of_unused(parsed.objects, ("key.serializer", "value.serializer"))
     values = parsed.values
     acks = {"all": -1, "-1": -1, "0": 0, "1": 1}[values.text("acks")]
     linger_ms = values.integer("linger.ms")
@@ -207,6 +206,8 @@ def _is_two_phase(parsed: ClientConfig) -> bool:
 
 
 def _delivery_timeout_ms(parsed: ClientConfig, least_ms: int) -> int:
+    if "message.timeout.ms" in parsed.given:
+        return parsed.values.integer("message.timeout.ms") or INT_MAX
     given_ms = parsed.values.integer("delivery.timeout.ms")
     if given_ms >= least_ms:
         return given_ms

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Self
+from typing import Final, Self
 
-from klamm.client.assignors.base import GroupMetadata
+from klamm.assignors.base import GroupMetadata
+from klamm.client.committed import Committed
 from klamm.client.consumer.arguments import committable
-from klamm.client.consumer.offsets.positions import Committed
 from klamm.client.producer.settings import ProducerSettings
 from klamm.client.producer.transactions.calls import TransactionCalls
 from klamm.client.producer.transactions.handover import OpenTransaction, PreparedTransaction
@@ -18,6 +18,8 @@ from klamm.client.producer.transactions.states import LEGAL, ProducerPhase
 from klamm.client.runtime import ClientThread
 from klamm.errors import IllegalStateError, KlammError
 from klamm.protocol.types import TopicPartition
+
+_NEEDS_ID: Final = "{}() needs a transactional producer: set transactional.id"
 
 log = logging.getLogger(__name__)
 
@@ -29,18 +31,21 @@ class TransactionMethods:
     _settings: ProducerSettings
     _thread: ClientThread
     _is_closed: bool
-    _check_fork: Callable[[], None]
 
     def close(self, timeout: float | None = 30.0) -> None:
         """Stop; the producer has its own."""
         raise NotImplementedError
 
-    def _transactional(self, call: str) -> TransactionCalls:
+    def _enter(self) -> None:
+        """Every call but `send`, which has a faster way, and those that only look."""
         if self._is_closed:
             raise IllegalStateError("this producer is closed")
-        self._check_fork()
+        self._thread.check()
+
+    def _transactional(self, call: str) -> TransactionCalls:
+        self._enter()
         if self._transactions is None:
-            raise IllegalStateError(f"{call}() needs a transactional producer: set transactional.id")
+            raise IllegalStateError(_NEEDS_ID.format(call))
         return self._transactions
 
     def init_transactions(self, *, keep_prepared: bool = False, timeout: float | None = None) -> None:
@@ -82,8 +87,11 @@ class TransactionMethods:
 
         Returns the fatal error that made it close. For code with a `transaction()` of its own.
         """
+        if not isinstance(error, BaseException):
+            raise TypeError(f"error is the exception that ended the transaction, not {error!r}")
         calls = self._transactions
-        assert calls is not None
+        if calls is None:
+            raise IllegalStateError(_NEEDS_ID.format("give_up_transaction"))
         if not self._is_closed and calls.manager.state in LEGAL["abort_transaction"]:
             try:
                 calls.ended()
@@ -154,6 +162,8 @@ class TransactionMethods:
 
         Needs a producer with the same `transactional.id`, without `init_transactions`: that would abort it.
         """
+        if not isinstance(transaction, OpenTransaction):
+            raise TypeError(f"transaction is what hand_over_transaction() gave, not {transaction!r}")
         self._transactional("resume_transaction").resume(transaction)
 
     def _abort_open_transaction(self, timeout: float | None) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
+from klamm.assignors.server import GroupAssignor
+from klamm.assignors.server.registry import load_group_assignors
 from klamm.coordinator.group.config import GroupConfig
+from klamm.coordinator.group.consumer.settings import ConsumerGroupSettings
+from klamm.coordinator.group.consumer.validation import shape_refusal
 from klamm.coordinator.group.machine import GroupMachine
 from klamm.coordinator.group.notes import Note
 from klamm.coordinator.group.offsets.commit_answers import CommitAnswers
@@ -28,11 +32,18 @@ from klamm.coordinator.group.topics import (
 )
 from klamm.coordinator.runtime.coordinator import ShardedCoordinator
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import ACTIVE, Shard, ShardHost, ShardStatus
+from klamm.coordinator.runtime.shard import ACTIVE, ShardStatus
+from klamm.coordinator.runtime.shard_host import ShardHost
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from klamm.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from klamm.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from klamm.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
+from klamm.protocol.messages.inspect_groups import InspectGroupsRequest, InspectGroupsResponse
 from klamm.protocol.messages.join_group import JoinGroupRequest
 from klamm.protocol.messages.leave_group import LeaveGroupRequest
 from klamm.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -45,8 +56,6 @@ from klamm.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDel
 from klamm.protocol.messages.offset_fetch import OffsetFetchRequest
 from klamm.protocol.messages.sync_group import SyncGroupRequest
 from klamm.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-
-GroupShard = Shard[GroupRecord, Note]
 
 
 class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
@@ -61,7 +70,14 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
         host: ShardHost,
         make_machine: Callable[[GroupConfig], GroupMachine] = GroupMachine,
         loading_patience_ms: int = 0,
+        assignors: Mapping[str, GroupAssignor] | None = None,
+        consumer_settings: Callable[[str], ConsumerGroupSettings] | None = None,
+        is_consumer_enabled: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`assignors` by the names that members ask for, the first as default; none: the built-in ones.
+
+        `consumer_settings` are those of a group by its id; none: those of `config`, for all groups.
+        """
         super().__init__(
             OFFSETS_TOPIC,
             partition_count=partition_count,
@@ -74,19 +90,27 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
         self._topics = topics
         self._config = config
         self._make_machine = make_machine
+        self._assignors = (
+            load_group_assignors(config.group_consumer_assignors) if assignors is None else assignors
+        )
+        self._consumer_settings = consumer_settings
+        self._is_consumer_enabled = is_consumer_enabled
         self._commit_answers = CommitAnswers()  # all shards have the same ones
         self.written: Counter[type] = Counter()  # records, by kind
-        self._handlers = {
+        self.handlers = {
             HeartbeatRequest: self._member_request,
             JoinGroupRequest: self._member_request,
             LeaveGroupRequest: self._member_request,
             SyncGroupRequest: self._sync,
+            ConsumerGroupHeartbeatRequest: self._consumer_heartbeat,
             OffsetCommitRequest: self._commit,
             OffsetFetchRequest: self._fetch,
             TxnOffsetCommitRequest: self._txn_commit,
             OffsetDeleteRequest: self._delete_offsets,
             DescribeGroupsRequest: self._describe,
+            ConsumerGroupDescribeRequest: self._describe_consumers,
             DeleteGroupsRequest: self._delete,
+            InspectGroupsRequest: self._inspect,
             ListGroupsRequest: self._list,
         }
 
@@ -94,6 +118,9 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
         machine = self._make_machine(self._config)
         machine.written = self.written
         machine.state.topics = self._topics
+        machine.state.assignors = self._assignors
+        if self._consumer_settings is not None:
+            machine.state.consumer_settings = self._consumer_settings
         machine.state.commit_answers = self._commit_answers
         return machine
 
@@ -134,6 +161,16 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
             self._refuse(request, ErrorCode.inconsistent_group_protocol, context)
             return
         self._member_request(request, context)
+
+    def _consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, context: Context) -> None:
+        if not self._is_consumer_enabled():
+            self._refuse(request, ErrorCode.unsupported_version, context)
+        elif self.shards.is_stopped:
+            self._refuse(request, ErrorCode.coordinator_not_available, context)
+        elif (refusal := shape_refusal(request, self._assignors)) is not None:
+            self._send(context.token, refusal)
+        else:
+            self._to_shard(request.group_id, request, context)
 
     def _commit(self, request: OffsetCommitRequest, context: Context) -> None:
         screened, refused = screen_commit(request, self._topics)
@@ -218,6 +255,21 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
         ]
         self._to_shards(parts, _merge_described, context)
 
+    def _inspect(self, request: InspectGroupsRequest, context: Context) -> None:
+        parts = [(group_id, InspectGroupsRequest((group_id,))) for group_id in request.groups]
+        self._to_shards(parts, _merge_inspected, context)
+
+    def _describe_consumers(self, request: ConsumerGroupDescribeRequest, context: Context) -> None:
+        parts = [(group_id, ConsumerGroupDescribeRequest((group_id,))) for group_id in request.group_ids]
+        contexts = self._parts(context, len(parts), _merge_described_consumers)
+        for (group_id, part), part_context in zip(parts, contexts, strict=True):
+            if not self._is_consumer_enabled():
+                self._refuse(part, ErrorCode.unsupported_version, part_context)
+            elif not group_id:
+                self._refuse(part, ErrorCode.invalid_group_id, part_context)
+            else:
+                self._to_shard(group_id, part, part_context)
+
     def _delete(self, request: DeleteGroupsRequest, context: Context) -> None:
         names = dict.fromkeys(request.groups_names)  # duplicates are answered once
         parts = [(group_id, DeleteGroupsRequest(groups_names=(group_id,))) for group_id in names]
@@ -232,6 +284,16 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
 
 def _merge_described(answers: Sequence[DescribeGroupsResponse]) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(groups=[group for answer in answers for group in answer.groups])
+
+
+def _merge_inspected(answers: Sequence[InspectGroupsResponse]) -> InspectGroupsResponse:
+    return InspectGroupsResponse(groups=[group for answer in answers for group in answer.groups])
+
+
+def _merge_described_consumers(
+    answers: Sequence[ConsumerGroupDescribeResponse],
+) -> ConsumerGroupDescribeResponse:
+    return ConsumerGroupDescribeResponse(groups=[group for answer in answers for group in answer.groups])
 
 
 def _merge_deleted(answers: Sequence[DeleteGroupsResponse]) -> DeleteGroupsResponse:

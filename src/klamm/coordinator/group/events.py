@@ -7,34 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
 from typing import Final
 
+from klamm.groups.causes import GroupEventCause as GroupEventCause  # noqa: PLC0414 - what decisions name
+from klamm.groups.story import log_line
 from klamm.protocol.consumer_protocol import decode_assignment
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import TopicPartition
-
-
-class GroupEventCause(StrEnum):
-    """What caused an event."""
-
-    MEMBER_JOINED = "a member joined"
-    METADATA_CHANGED = "a member rejoined with other metadata"
-    LEADER_REJOINED = "the leader rejoined"
-    STATIC_MEMBER_RETURNED = "a static member returned"
-    MEMBER_LEFT = "a member left"
-    MEMBER_DISMISSED = "an administrator removed a member"
-    SESSION_EXPIRED = "a member was silent for its session timeout"
-    JOIN_MISSED = "a member did not rejoin in time"
-    SYNC_MISSED = "members did not fetch their assignments in time"
-    JOIN_TOO_LONG = "a new member waited too long for the others"
-    ID_UNUSED = "a member id was assigned and never used"
-    GROUP_FULL = "the group has as many members as it may have"
-    ASSIGNMENT_NOT_WRITTEN = "the leader's assignment could not be written"
-    GROUP_DELETED = "the group was deleted"
-    RETENTION_OVER = "the retention time is over"
-    TOPIC_DELETED = "the topic was deleted"
-    COMMITS_MIXED = "plain and transactional commits are mixed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +42,7 @@ class GroupEvent:
 
     def line(self) -> str:
         """The event as a line of the log, in the words that operators of Kafka search for."""
-        return _line(self)
+        return log_line(_fields(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +97,32 @@ class GroupEmptied(GroupEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEpochBumped(GroupEvent):
+    """A group of the consumer protocol gets a new target."""
+
+    generation: int  # the epoch
+    member_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignorFailed(GroupEvent):
+    """A group of the consumer protocol keeps its last target."""
+
+    assignor: str
+    generation: int  # the epoch that has no target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConverted(GroupEvent):
+    """A group with members changes its protocol; the members stay, and the offsets."""
+
+    type_before: str
+    type_after: str
+    generation: int  # the last of the one, and the epoch of the other; or the other way round
+    member_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberRemoved(GroupEvent):
     """A member was removed."""
 
@@ -159,6 +164,9 @@ NAMES: Final[Mapping[type[GroupEvent], str]] = {
     RebalanceStarted: "rebalance_started",
     RebalanceCompleted: "rebalance_completed",
     GroupEmptied: "group_emptied",
+    GroupEpochBumped: "group_epoch_bumped",
+    AssignorFailed: "assignor_failed",
+    GroupConverted: "group_converted",
     MemberRemoved: "member_removed",
     MemberFenced: "member_fenced",
     OffsetsRemoved: "offsets_removed",
@@ -173,11 +181,17 @@ _FIELDS: Final = {
 _MAX_LISTED: Final = 1_000  # partitions and members named one by one
 
 
-def _as_json(event: GroupEvent) -> dict[str, object]:
+def _fields(event: GroupEvent) -> dict[str, object]:
+    """All but what takes long to compute."""
     written: dict[str, object] = {"type": NAMES[type(event)]}
     for name in _FIELDS[type(event)]:
         value = getattr(event, name)
         written[name] = str(value) if isinstance(value, GroupEventCause) else value
+    return written
+
+
+def _as_json(event: GroupEvent) -> dict[str, object]:
+    written = _fields(event)
     if isinstance(event, RebalanceCompleted | GroupEmptied):
         written["dropped"] = list(event.dropped[:_MAX_LISTED])
         written["dropped_count"] = len(event.dropped)
@@ -188,43 +202,7 @@ def _as_json(event: GroupEvent) -> dict[str, object]:
     return written
 
 
-WARNINGS: Final = frozenset({CommitsMixed})  # logged at WARNING, all others at INFO
-
-
-def _line(event: GroupEvent) -> str:
-    group, member = event.group_id, event.member_id
-    why = f"{event.cause}: {event.reason}" if event.reason else str(event.cause)
-    match event:
-        case RebalanceStarted():
-            old = event.generation
-            return f"Preparing to rebalance group {group} with old generation {old} ({why}; {member})"
-        case RebalanceCompleted():
-            return (
-                f"Assignment received from leader {event.leader_id}: stabilized group {group} generation "
-                f"{event.generation_after} with {event.member_count} members after {event.join_phase_ms} ms "
-                f"to join and {event.sync_phase_ms} ms to sync ({why})"
-            )
-        case GroupEmptied():
-            return f"Group {group} with generation {event.generation_after} is now empty ({why})"
-        case MemberRemoved():
-            return f"Member {member} in group {group} has been removed ({why})"
-        case MemberFenced():
-            return (
-                f"Static member {event.group_instance_id} of group {group} is now {event.new_member_id}; "
-                f"{member} is fenced ({why})"
-            )
-        case OffsetsRemoved():
-            return f"Removed {event.count} expired offsets in group {group} ({why})"
-        case CommitsMixed():
-            return (
-                f"Group {group} has received offset commits from consumers as well as transactional "
-                f"producers in generation {event.generation} ({why}; {member}). The later commit overrides "
-                f"the earlier one: commit either with the consumer or in transactions, not both"
-            )
-        case GroupRemoved():
-            return f"Group {group} transitioned to Dead in generation {event.generation} ({why})"
-        case _:
-            return f"Group {group}: {why}"
+WARNINGS: Final = frozenset({AssignorFailed, CommitsMixed})  # logged at WARNING, all others at INFO
 
 
 def _owners(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 
 from klamm.coordinator.group.classic.loading import revived
-from klamm.coordinator.group.classic.signals import OverCapacity
+from klamm.coordinator.group.classic.signals import OverCapacity, RebalanceUnfinished
+from klamm.coordinator.group.consumer.loading import reopened
 from klamm.coordinator.group.notes import GroupDropped, GroupOpened, Note
 from klamm.coordinator.group.offsets.signals import TopicsCheck
 from klamm.coordinator.group.outcomes import GroupOutcome
@@ -107,9 +108,15 @@ def set_up(state: GroupState, context: Context) -> GroupOutcome:
     notes: list[Note] = []
     timers: list[TimerChange] = []
     crowded: list[OverCapacity] = []
+    unfinished: list[RebalanceUnfinished] = []
     for group_id, group in state.groups.items():
         if group.memory.is_blank:
             notes.append(GroupDropped(group_id))
+            continue
+        if group.memory.consumer is not None:
+            reopenings, sessions = reopened(state, group_id, group.memory.consumer, context)
+            notes += reopenings
+            timers += sessions
             continue
         registration = group.memory.registration
         if registration is None:
@@ -118,8 +125,10 @@ def set_up(state: GroupState, context: Context) -> GroupOutcome:
         notes.append(GroupOpened(group_id, membership))
         for member in membership.members.values():
             timers.append((member, context.now_ms + member.session_timeout_ms))
-        if len(membership.members) > state.config.group_max_size:
+        if registration.is_way_back:
+            unfinished.append(RebalanceUnfinished(group_id))
+        elif len(membership.members) > state.config.group_max_size:
             crowded.append(OverCapacity(group_id))
     first_pass_ms = context.now_ms + state.config.offsets_retention_check_interval_ms
     timers.append((state.expiry_timer, first_pass_ms))
-    return Outcome(notes=notes, timers=timers, then=(TopicsCheck(), *crowded))
+    return Outcome(notes=notes, timers=timers, then=(TopicsCheck(), *crowded, *unfinished))

@@ -8,11 +8,13 @@ from typing import Any, Final
 
 from klamm.coordinator.group.classic.decisions import CLASSIC_DECISIONS
 from klamm.coordinator.group.config import GroupConfig
+from klamm.coordinator.group.consumer.decisions import CONSUMER_DECISIONS
 from klamm.coordinator.group.delete_groups import delete_groups
-from klamm.coordinator.group.describe_groups import describe_groups
+from klamm.coordinator.group.inspect_groups import inspect_groups
 from klamm.coordinator.group.list_groups import list_groups
 from klamm.coordinator.group.loading import GroupLoader, set_up
-from klamm.coordinator.group.notes import CHANGES, Note
+from klamm.coordinator.group.mixed.decisions import MIXED_DECISIONS
+from klamm.coordinator.group.notes import Note, apply
 from klamm.coordinator.group.offsets.decisions import OFFSET_DECISIONS
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.records import encode_records
@@ -23,16 +25,18 @@ from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.delete_groups import DeleteGroupsRequest
-from klamm.protocol.messages.describe_groups import DescribeGroupsRequest
+from klamm.protocol.messages.inspect_groups import InspectGroupsRequest
 from klamm.protocol.messages.list_groups import ListGroupsRequest
 
 # Any: each function takes the type under which it is listed.
 DECISIONS: Final[Mapping[type, Callable[[GroupState, Any, Context], GroupOutcome]]] = {
     **CLASSIC_DECISIONS,
+    **CONSUMER_DECISIONS,
+    **MIXED_DECISIONS,
     **OFFSET_DECISIONS,
-    DescribeGroupsRequest: describe_groups,
     ListGroupsRequest: list_groups,
     DeleteGroupsRequest: delete_groups,
+    InspectGroupsRequest: inspect_groups,
 }
 
 
@@ -59,7 +63,7 @@ class GroupMachine:
         self.state.durable_offset = offset
 
     def apply(self, note: Note) -> None:
-        CHANGES[type(note)](self.state, note)
+        apply(self.state, note)
 
     def load(self, batches: bytes) -> int:
         assert self._loader is not None, "loaded already"

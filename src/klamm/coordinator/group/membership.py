@@ -11,7 +11,6 @@ from typing import Final, NamedTuple, Protocol
 from klamm.coordinator.runtime.outcome import Reply
 from klamm.coordinator.runtime.timers import Timer
 from klamm.protocol.errors import NO_ERROR, ErrorCode
-from klamm.protocol.messages.describe_groups import DescribedGroup
 
 CLASSIC: Final = "classic"  # the group type of ListGroups; groups without members have it too
 
@@ -21,6 +20,7 @@ class OffsetExpiry(NamedTuple):
 
     since_timestamp_ms: int | None  # when the retention time began; None: with each offset's commit
     kept_topics: frozenset[str] = frozenset()  # still read, so their offsets stay
+    counts_commits: bool = False  # a later commit begins the retention time again
 
 
 class Membership(Protocol):
@@ -46,9 +46,26 @@ class Membership(Protocol):
     def member_count(self) -> int: ...
 
     def offset_commit_error(
-        self, generation: int, member_id: str, group_instance_id: str | None, *, is_transactional: bool
+        self,
+        generation: int,
+        member_id: str,
+        group_instance_id: str | None,
+        *,
+        is_transactional: bool,
+        knows_epochs: bool = True,  # whether the request is of a version with member epochs
     ) -> ErrorCode:
-        """Whether this member may commit offsets in this generation."""
+        """Whether this member may commit in this generation.
+
+        STALE_MEMBER_EPOCH, and ILLEGAL_GENERATION for a member of the classic protocol: see `holds_since`.
+        """
+        ...
+
+    def holds_since(self, member_id: str, epoch: int, topic_id: bytes, partition: int) -> bool:
+        """Whether a member with an earlier epoch may commit for this partition: it has had it since then."""
+        ...
+
+    def offset_fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Whether this member may fetch offsets; None and -1 stand for no member in particular."""
         ...
 
     def session_of(self, member_id: str) -> Timer | None:
@@ -57,6 +74,11 @@ class Membership(Protocol):
 
     def offset_delete_error(self) -> ErrorCode:
         """Whether single offsets may be deleted, of topics that the group does not read."""
+        ...
+
+    @property
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """The topics that members read; None if the broker cannot decode their subscription."""
         ...
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -69,10 +91,6 @@ class Membership(Protocol):
 
     def group_delete_error(self) -> ErrorCode:
         """Whether the group may be deleted, or expire once it has no offsets."""
-        ...
-
-    def describe(self, group_id: str) -> DescribedGroup:
-        """The answer of DescribeGroups, authorized operations apart."""
         ...
 
     def timers(self) -> Iterable[Timer]:
@@ -92,11 +110,24 @@ class NoMembers:
     protocol_type: Final = None
     generation: Final = 0
     member_count: Final = 0
+    subscribed_topics: Final[frozenset[str]] = frozenset()
 
     def offset_commit_error(
-        self, generation: int, member_id: str, group_instance_id: str | None, *, is_transactional: bool
+        self,
+        generation: int,
+        member_id: str,
+        group_instance_id: str | None,
+        *,
+        is_transactional: bool,
+        knows_epochs: bool = True,
     ) -> ErrorCode:
         return NO_ERROR if generation < 0 else ErrorCode.unknown_member_id
+
+    def holds_since(self, member_id: str, epoch: int, topic_id: bytes, partition: int) -> bool:
+        return False
+
+    def offset_fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
+        return NO_ERROR
 
     def session_of(self, member_id: str) -> Timer | None:
         return None
@@ -113,9 +144,6 @@ class NoMembers:
     def group_delete_error(self) -> ErrorCode:
         return NO_ERROR
 
-    def describe(self, group_id: str) -> DescribedGroup:
-        return DescribedGroup(group_id=group_id, group_state=self.state_name)
-
     def timers(self) -> Iterable[Timer]:
         return ()
 
@@ -124,4 +152,4 @@ class NoMembers:
 
 
 _BY_COMMIT: Final = OffsetExpiry(None)
-NOBODY: Final = NoMembers()
+NOBODY: Final = NoMembers()  # compared by identity: a protocol may open such a group for its members

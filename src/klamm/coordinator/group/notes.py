@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from klamm.coordinator.group.classic.notes import CLASSIC_CHANGES, ClassicNote
+from klamm.coordinator.group.consumer.notes import CONSUMER_CHANGES, ConsumerNote
 from klamm.coordinator.group.membership import Membership
 from klamm.coordinator.group.offsets.notes import OFFSET_CHANGES, OffsetNote
 from klamm.coordinator.group.state import GroupState
@@ -24,7 +25,7 @@ class GroupDropped(NamedTuple):
     group_id: str
 
 
-Note = ClassicNote | OffsetNote | GroupOpened | GroupDropped
+Note = ClassicNote | ConsumerNote | OffsetNote | GroupOpened | GroupDropped
 
 
 def _open(state: GroupState, note: GroupOpened) -> None:
@@ -38,6 +39,7 @@ def _drop(state: GroupState, note: GroupDropped) -> None:
 # Any: each function takes the type under which it is listed.
 CHANGES: Final[Mapping[type, Callable[[GroupState, Any], None]]] = {
     **CLASSIC_CHANGES,
+    **CONSUMER_CHANGES,
     **OFFSET_CHANGES,
     GroupOpened: _open,
     GroupDropped: _drop,

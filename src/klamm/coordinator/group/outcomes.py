@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from klamm.coordinator.group.notes import Note
-from klamm.coordinator.group.remembered import GroupRecord
 from klamm.coordinator.runtime.outcome import Context, Outcome
 
-GroupOutcome = Outcome[GroupRecord, Note]
+GroupOutcome = Outcome
 
 
 def reply(context: Context, response: object, seen_offset: int | None = None) -> GroupOutcome:

@@ -1,16 +1,21 @@
 """`__consumer_offsets` as bytes: Kafka's own formats. All versions are read, the current ones written.
 
-The version of a key is the kind of record: 0 and 1 an offset, 2 a group; higher ones belong to protocols
-that klamm does not have. string = int16 length (-1 null) + UTF-8, bytes = int32 length, array = int32 count;
-version 4 of the values is flexible.
+The version of a key is the kind of record: 0 and 1 an offset, 2 a group, 3 to 8 and 16 the consumer protocol
+(`consumer.records`); others belong to protocols that klamm does not have. string = int16 length (-1 null) +
+UTF-8, bytes = int32 length, array = int32 count; version 4 of the values is flexible.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from struct import Struct, error
-from typing import Final, NamedTuple, TypeGuard, assert_never
+from typing import Final, NamedTuple, TypeGuard
 
+from klamm.coordinator.group.consumer.records import (
+    KEY_TYPES,
+    decode_consumer_record,
+    encode_consumer_record,
+)
 from klamm.coordinator.group.remembered import (
     GroupForgotten,
     GroupRecord,
@@ -146,7 +151,7 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
         case CommitBlock() | PendedBlock():
             raise ValueError("a block holds several records")
         case _:
-            assert_never(record)
+            return encode_consumer_record(record)
 
 
 def _string(text: str) -> bytes:
@@ -238,6 +243,8 @@ def decode_record(key: bytes | None, value: bytes | None) -> GroupRecord | Unkno
     if version == GROUP_KEY_VERSION:
         group_id = reader.string()
         return GroupForgotten(group_id) if value is None else decode_group(group_id, value)
+    if version in KEY_TYPES:
+        return decode_consumer_record(version, reader, value)
     return UnknownGroupKey(version)
 
 

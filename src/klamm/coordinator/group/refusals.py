@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from klamm.coordinator.group.consumer.validation import refused_heartbeat
 from klamm.coordinator.group.offsets.offset_commit import failed_commit, refused_commit
 from klamm.coordinator.group.offsets.txn_offset_commit import failed_txn_commit, refused_txn_commit
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from klamm.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerGroupDescribed
+from klamm.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from klamm.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -16,6 +26,11 @@ from klamm.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from klamm.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from klamm.protocol.messages.inspect_groups import (
+    InspectedGroup,
+    InspectGroupsRequest,
+    InspectGroupsResponse,
+)
 from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from klamm.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from klamm.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -69,9 +84,24 @@ def error_response(request: object, error_code: ErrorCode) -> object:
                     DescribedGroup(group_id=group_id, error_code=error_code) for group_id in request.groups
                 ]
             )
+        case InspectGroupsRequest():
+            return InspectGroupsResponse(
+                groups=[
+                    InspectedGroup(error_code=error_code, group_id=group_id) for group_id in request.groups
+                ]
+            )
         case DeleteGroupsRequest():
             return DeleteGroupsResponse(
                 results=[DeletableGroupResult(group_id, error_code) for group_id in request.groups_names]
+            )
+        case ConsumerGroupHeartbeatRequest():
+            return refused_heartbeat(error_code)
+        case ConsumerGroupDescribeRequest():
+            return ConsumerGroupDescribeResponse(
+                groups=[
+                    ConsumerGroupDescribed(error_code=error_code, group_id=group_id)
+                    for group_id in request.group_ids
+                ]
             )
         case ListGroupsRequest():
             return ListGroupsResponse(error_code=error_code)
@@ -110,9 +140,25 @@ def as_error(response: object, error_code: ErrorCode) -> object:
                     for answer in response.groups
                 ]
             )
+        case InspectGroupsResponse():
+            return InspectGroupsResponse(
+                groups=[
+                    InspectedGroup(error_code=error_code, group_id=answer.group_id)
+                    for answer in response.groups
+                ]
+            )
         case DeleteGroupsResponse():
             return DeleteGroupsResponse(
                 results=[DeletableGroupResult(answer.group_id, error_code) for answer in response.results]
+            )
+        case ConsumerGroupHeartbeatResponse():
+            return refused_heartbeat(error_code)
+        case ConsumerGroupDescribeResponse():
+            return ConsumerGroupDescribeResponse(
+                groups=[
+                    ConsumerGroupDescribed(error_code=error_code, group_id=answer.group_id)
+                    for answer in response.groups
+                ]
             )
         case ListGroupsResponse():
             return ListGroupsResponse(error_code=error_code)

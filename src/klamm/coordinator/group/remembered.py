@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from klamm.coordinator.group.consumer.remembered import ConsumerMemory, ConsumerRecord
 from klamm.coordinator.runtime.fields import Fields
 from klamm.records.core import OffsetTable
 from klamm.records.layout import CommitBlock, OffsetCommitValue, Stored
@@ -57,6 +58,11 @@ class GroupRegistered(NamedTuple):
     state_timestamp_ms: int  # -1: unknown, from an old broker
     members: tuple[RegisteredMember, ...] = ()
 
+    @property
+    def is_way_back(self) -> bool:
+        """A consumer group became classic: members have to join again, and until then have what they had."""
+        return bool(self.members) and self.leader_id is None
+
 
 class GroupForgotten(NamedTuple):
     """The tombstone of a group."""
@@ -99,6 +105,7 @@ GroupRecord = (
     | OffsetPended
     | PendedBlock
     | TransactionEnded
+    | ConsumerRecord
 )
 
 
@@ -115,18 +122,21 @@ def record_count(record: GroupRecord) -> int:
 class GroupMemory(Fields):
     """What the log remembers of one group."""
 
-    __slots__ = ("changed_until", "offsets", "pending", "registered_until", "registration")
+    __slots__ = ("changed_until", "consumer", "offsets", "pending", "registered_until", "registration")
 
     def __init__(self) -> None:
+        # Of its members: in the classic protocol, or in the consumer protocol, or none at all.
         self.registration: GroupRegistered | None = None
-        self.registered_until = 0  # the registration is durable when the log is up to here
+        self.consumer: ConsumerMemory | None = None
+        self.registered_until = 0  # what is known of its members is durable when the log is up to here
         self.changed_until = 0  # the same for removed and for transactional offsets
         self.offsets: dict[str, OffsetTable] = {}  # by topic
         self.pending: dict[int, dict[str, OffsetTable]] = {}  # by producer id, by topic
 
     @property
     def is_blank(self) -> bool:
-        return self.registration is None and not self.offsets and not self.pending
+        has_members = self.registration is not None or self.consumer is not None
+        return not (has_members or self.offsets or self.pending)
 
     def committed(self, topic: str, partition: int) -> Stored | None:
         table = self.offsets.get(topic)

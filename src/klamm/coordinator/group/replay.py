@@ -6,6 +6,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from klamm.coordinator.group.consumer.remembered import (
+    ConsumerCurrent,
+    ConsumerGroupEpoch,
+    ConsumerMember,
+    ConsumerMemory,
+    ConsumerRecord,
+    ConsumerRegex,
+    ConsumerTarget,
+    ConsumerTargetEpoch,
+    ConsumerTopicMetadata,
+    replay_consumer,
+)
 from klamm.coordinator.group.records import OFFSET_KEY_VERSIONS
 from klamm.coordinator.group.remembered import (
     GroupForgotten,
@@ -60,11 +72,22 @@ def replay(state: GroupState, record: GroupRecord, offset: int) -> None:
         case GroupRegistered():
             memory = state.of(record.group_id).memory
             memory.registration = record
+            memory.consumer = None
             memory.registered_until = offset + 1
         case GroupForgotten():
             memory = state.of(record.group_id).memory
             memory.registration = None
             memory.registered_until = offset + 1
+        case (
+            ConsumerGroupEpoch()
+            | ConsumerTopicMetadata()
+            | ConsumerMember()
+            | ConsumerTargetEpoch()
+            | ConsumerTarget()
+            | ConsumerCurrent()
+            | ConsumerRegex()
+        ):
+            _consumer(state, record, offset)
         case OffsetPended():
             _pend(state, record, offset)
         case PendedBlock():
@@ -76,6 +99,22 @@ def replay(state: GroupState, record: GroupRecord, offset: int) -> None:
                     group.memory.changed_until = offset + 1
         case _:
             assert_never(record)
+
+
+def _consumer(state: GroupState, record: ConsumerRecord, offset: int) -> None:
+    """A value makes the group one of the consumer protocol; a tombstone of what is absent changes nothing."""
+    memory = state.of(record.group_id).memory
+    memory.registered_until = offset + 1
+    is_tombstone = record.is_tombstone if isinstance(record, ConsumerTopicMetadata) else record.value is None
+    if isinstance(record, ConsumerGroupEpoch) and is_tombstone:
+        memory.consumer = None
+        return
+    if memory.consumer is None:
+        if is_tombstone:
+            return
+        memory.consumer = ConsumerMemory()
+        memory.registration = None
+    replay_consumer(memory.consumer, record)
 
 
 def _store_block(state: GroupState, block: CommitBlock, offset: int) -> None:

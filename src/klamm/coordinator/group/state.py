@@ -6,8 +6,13 @@ changes transient state. A group exists as long as either half has something to 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+from klamm.assignors.server import GroupAssignor
 from klamm.coordinator.group.config import GroupConfig
+from klamm.coordinator.group.consumer.settings import ConsumerGroupSettings
 from klamm.coordinator.group.membership import NOBODY, Membership
+from klamm.coordinator.group.mixed.policy import MigrationPolicy
 from klamm.coordinator.group.offsets.commit_answers import CommitAnswers
 from klamm.coordinator.group.offsets.signals import OffsetExpiryDue
 from klamm.coordinator.group.remembered import GroupMemory
@@ -55,13 +60,19 @@ class GroupState(Fields):
     """All groups of one shard."""
 
     __slots__ = (
-        "commit_answers", "config", "durable_offset", "end_offset", "expiry_queue", "expiry_timer", "groups",
-        "open_transactions", "topics",
+        "assignors", "commit_answers", "config", "consumer_settings", "durable_offset", "end_offset",
+        "expiry_queue", "expiry_timer", "groups", "open_transactions", "topics",
     )  # fmt: skip
 
     def __init__(self, config: GroupConfig | None = None) -> None:
         self.config = GroupConfig() if config is None else config
         self.topics: TopicDirectory | None = None  # what exists in the cluster now; None: not known
+        self.assignors: Mapping[
+            str, GroupAssignor
+        ] = {}  # those that are configured; the first is the default
+        self.consumer_settings: Callable[[str], ConsumerGroupSettings] = (
+            self._broker_settings
+        )  # of each group
         self.commit_answers = CommitAnswers()
         self.groups: dict[str, Group] = {}
         self.open_transactions: dict[int, set[str]] = {}  # producer id -> its groups
@@ -69,6 +80,15 @@ class GroupState(Fields):
         self.expiry_queue: tuple[str, ...] = ()  # groups that the current pass has not checked
         self.end_offset = 0  # everything below this offset of the log is replayed
         self.durable_offset = 0  # everything below this offset is durable
+
+    def _broker_settings(self, group_id: str) -> ConsumerGroupSettings:
+        config = self.config
+        return ConsumerGroupSettings(
+            config.group_consumer_session_timeout_ms,
+            config.group_consumer_heartbeat_interval_ms,
+            config.group_consumer_assignment_interval_ms,
+            MigrationPolicy(config.group_consumer_migration_policy.lower()),
+        )
 
     def of(self, group_id: str) -> Group:
         """The group, created if absent. For `replay` and `apply`; decisions use `groups.get`."""
@@ -94,7 +114,12 @@ class GroupState(Fields):
     def remembered(self) -> dict[str, tuple[object, ...]]:
         """The remembered part of every group, for comparing two states."""
         return {
-            group_id: (group.memory.registration, group.memory.offsets, group.memory.pending)
+            group_id: (
+                group.memory.registration,
+                group.memory.consumer,
+                group.memory.offsets,
+                group.memory.pending,
+            )
             for group_id, group in self.groups.items()
             if not group.memory.is_blank
         }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from klamm.assignors.base import PartitionView
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -46,8 +47,18 @@ class TopicDirectory(Protocol):
         """Whether every topic is there for which offsets may have been committed."""
         ...
 
+    @property
+    def version(self) -> int:
+        """It rises with every change of the topics."""
+        ...
+
+    def names(self) -> Iterable[str]: ...
     def by_name(self, name: str) -> KnownTopic | None: ...
     def by_id(self, topic_id: bytes) -> KnownTopic | None: ...
+
+    def partition_views(self, name: str) -> Sequence[PartitionView]:
+        """The racks of each partition; empty if no broker has one."""
+        ...
 
 
 def screen_commit(

@@ -9,10 +9,11 @@ from typing import Any, Generic, TypeVar
 from klamm.coordinator.runtime.gathering import Gathering, Part
 from klamm.coordinator.runtime.machine import Machine
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.placement import Places
-from klamm.coordinator.runtime.shard import ACTIVE, ShardHost, ShardStatus
+from klamm.coordinator.runtime.shard import ACTIVE, ShardStatus
+from klamm.coordinator.runtime.shard_host import ShardHost
 from klamm.coordinator.runtime.shards import Shards
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.placement import Places
 
 Record = TypeVar("Record")
 Note = TypeVar("Note")
@@ -43,11 +44,14 @@ class ShardedCoordinator(Generic[Record, Note]):
         )
         self.partition_for = Places(partition_count).__getitem__
         # Any: each handler takes the type under which it is listed.
-        self._handlers: dict[type, Callable[[Any, Context], None]] = {}
+        self.handlers: dict[type, Callable[[Any, Context], None]] = {}
 
     def handle(self, request: object, context: Context) -> None:
-        """Decide a request; the response goes to `ShardHost.send` with the context's token, now or later."""
-        self._handlers[type(request)](request, context)
+        """Decide a request; the response goes to `ShardHost.send` with the context's token, now or later.
+
+        A host looks into `handlers` itself: what it would do here, for every request, is one more call.
+        """
+        self.handlers[type(request)](request, context)
 
     # --- one shard -----------------------------------------------------------------------------------
 
@@ -109,6 +113,7 @@ class ShardedCoordinator(Generic[Record, Note]):
                 client_id=context.client_id,
                 client_host=context.client_host,
                 token=Part(gathering, index),
+                principal=context.principal,
             )
             for index in range(count)
         ]

@@ -8,26 +8,26 @@ from typing import Protocol, TypeVar
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.protocol.errors import ErrorCode
 
-Record = TypeVar("Record")
-Note = TypeVar("Note")
+Record_contra = TypeVar("Record_contra", contravariant=True)
+Note_contra = TypeVar("Note_contra", contravariant=True)
 
 
 class CorruptLogError(Exception):
     """The log holds a record that cannot be decoded; the shard cannot be served."""
 
 
-class Machine(Protocol[Record, Note]):
+class Machine(Protocol[Record_contra, Note_contra]):
     """The state of one shard. Only `replay`, `apply` and the loading methods change it."""
 
-    def decide(self, request: object, context: Context) -> Outcome[Record, Note]:
+    def decide(self, request: object, context: Context) -> Outcome:
         """What to do about a request or a signal. Changes nothing."""
         ...
 
-    def encode(self, records: Sequence[Record], timestamp_ms: int) -> bytes:
+    def encode(self, records: Sequence[Record_contra], timestamp_ms: int) -> bytes:
         """The records as one batch for the log."""
         ...
 
-    def replay(self, records: Sequence[Record], offset: int) -> int:
+    def replay(self, records: Sequence[Record_contra], offset: int) -> int:
         """Replay records that are in the log from this offset on; the offset after the last."""
         ...
 
@@ -35,7 +35,7 @@ class Machine(Protocol[Record, Note]):
         """Everything below this offset of the log survives a crash. Not called for every step."""
         ...
 
-    def apply(self, note: Note) -> None:
+    def apply(self, note: Note_contra) -> None:
         """Apply a note, a change of transient state."""
         ...
 
@@ -43,11 +43,11 @@ class Machine(Protocol[Record, Note]):
         """Replay whole batches as read from the log; the offset after the last. CorruptLogError."""
         ...
 
-    def loaded(self, context: Context) -> Outcome[Record, Note]:
+    def loaded(self, context: Context) -> Outcome:
         """The whole log is replayed: what to do before the first request."""
         ...
 
-    def unloaded(self, error_code: ErrorCode) -> Outcome[Record, Note]:
+    def unloaded(self, error_code: ErrorCode) -> Outcome:
         """The shard is unloaded: error responses to all waiting requests."""
         ...
 

@@ -8,6 +8,7 @@ cdef class Context:
     cdef public object client_id
     cdef public object client_host
     cdef public object fresh_id
+    cdef public object principal
     cdef public object token
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
+from klamm.access.acls import ANONYMOUS, Principal
 from klamm.coordinator.runtime.events import Event
 from klamm.coordinator.runtime.timers import Timer, TimerChange
 from klamm.protocol.errors import ErrorCode
-
-Record = TypeVar("Record")
-Note = TypeVar("Note")
 
 
 class Context:
     """The input of a decision besides the state: the client, the time, a new id."""
 
-    __slots__ = ("client_host", "client_id", "fresh_id", "now_ms", "timestamp_ms", "token")
+    __slots__ = (
+        "client_host", "client_id", "fresh_id", "now_ms", "principal", "timestamp_ms", "token",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -26,6 +26,7 @@ class Context:
         client_host: str = "",
         fresh_id: str = "",  # never seen before; there when the request may need one
         token: object = None,  # identifies the request until it is answered; decisions only pass it on
+        principal: Principal = ANONYMOUS,
     ) -> None:
         self.now_ms = now_ms
         self.timestamp_ms = timestamp_ms
@@ -33,6 +34,7 @@ class Context:
         self.client_host = client_host
         self.fresh_id = fresh_id
         self.token = token
+        self.principal = principal
 
 
 Reply: TypeAlias = tuple[object, object]  # a token, and the answer to the request behind it
@@ -40,9 +42,10 @@ Reply: TypeAlias = tuple[object, object]  # a token, and the answer to the reque
 
 # One is created per request. Keywords double the time of such a call: what most requests need comes first,
 # and hot paths give it by position.
-class Outcome(Generic[Record, Note]):
+class Outcome:
     """What a handler decided. The shard appends records, applies notes, sets timers, replies, then goes on.
 
+    Records and notes are of its machine's own types: this class is compiled, which a generic one cannot be.
     A signal is a value that enters the machine as a request does: a due timer, or a next step.
     """
 
@@ -58,10 +61,10 @@ class Outcome(Generic[Record, Note]):
         # What must be durable before the replies go; None is all that this shard has written.
         seen_offset: int | None = None,
         renewed: Timer | None = None,  # its period restarts
-        notes: Sequence[Note] = (),  # applied to transient state, not logged
+        notes: Sequence[Any] = (),  # applied to transient state, not logged
         timers: Sequence[TimerChange] = (),
         then: Sequence[object] = (),  # signals decided next, on the result, within the same turn
-        records: Sequence[Record] = (),  # appended to the log as one batch, then replayed
+        records: Sequence[Any] = (),  # appended to the log as one batch, then replayed
         actions: Sequence[object] = (),  # work outside, begun when the replies may go; its result is a signal
         events: Sequence[Event] = (),  # for people; no decision depends on them
         once_durable: Sequence[object] = (),  # signals decided when the records are durable

@@ -12,9 +12,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple
 
-from klamm.coordinator.runtime.events import Event
+from klamm.coordinator.runtime.dividing import append_in_parts
 from klamm.coordinator.runtime.held import Held
 from klamm.coordinator.runtime.log import (
     AppendRefusedError,
@@ -24,55 +24,22 @@ from klamm.coordinator.runtime.log import (
 )
 from klamm.coordinator.runtime.machine import Machine
 from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
+from klamm.coordinator.runtime.postponed import (
+    MAX_POSTPONED,
+    PostponedSignal,
+    PostponedSignals,
+    backoff_ms,
+)
+from klamm.coordinator.runtime.shard_host import ShardHost
 from klamm.coordinator.runtime.timers import Timer, TimerQueue
 from klamm.coordinator.runtime.waiting import WaitingRequests
 from klamm.protocol.errors import ErrorCode
 
-Record = TypeVar("Record")
-Note = TypeVar("Note")
-
-DIVISIBLE_RECORDS: Final = 1_000  # tombstones per batch; fewer where they are too large for one
-TOO_LARGE: Final = frozenset({ErrorCode.message_too_large, ErrorCode.record_list_too_large})
 FLUSH_ERROR: Final = ErrorCode.not_coordinator  # what Kafka makes of a storage error: look again, try again
 TOO_LATE: Final = ErrorCode.coordinator_not_available  # a slow disk: retriable
 LOADING: Final = ErrorCode.coordinator_load_in_progress
 
 _logger = logging.getLogger(__name__)
-
-
-class ShardHost(Protocol):
-    """What runs shards. None of these may call back into a shard."""
-
-    def send(self, token: Any, response: object) -> None:
-        """Answer a request with `token.keep(response)`.
-
-        The first answer to a token counts: after a fault in this process another may follow.
-        """
-        ...
-
-    def tell(self, event: Event) -> None:
-        """Pass an event on."""
-        ...
-
-    def act(self, shard: Shard[Any, Any], action: object) -> None:
-        """Begin work outside the shard, such as writing to other partitions; its result enters as a signal.
-
-        A reloaded shard lists again, in `Machine.loaded`, what is still to be done: an action may
-        begin twice, and the result of the first may come after the second began.
-        """
-        ...
-
-    def act_early(self, shard: Shard[Any, Any], action: object) -> bool:
-        """Begin work whose effects are not durable before what the shard has appended; False: use `act`."""
-        ...
-
-    def wake(self, at_ms: int) -> None:
-        """Call `tick` at this instant, which is earlier than the one requested before."""
-        ...
-
-    def load(self, shard: Shard[Any, Any]) -> None:
-        """Call the shard's `load_some` until it is True, and `reload` some time after it has failed."""
-        ...
 
 
 class ShardStatus(Enum):
@@ -94,7 +61,7 @@ class LoadFailure(NamedTuple):
     error: Exception
 
 
-class Shard(Generic[Record, Note]):
+class Shard:
     """Runs one machine, one input at a time."""
 
     def __init__(
@@ -103,7 +70,7 @@ class Shard(Generic[Record, Note]):
         *,
         epoch: int,
         log: CoordinatorLog,
-        make_machine: Callable[[], Machine[Record, Note]],
+        make_machine: Callable[[], Machine[Any, Any]],
         host: ShardHost,
         patience_ms: int | None = None,  # how long a response waits for the disk; None: without limit
         loading_patience_ms: int = 0,  # how long a request waits until the shard is loaded
@@ -121,6 +88,7 @@ class Shard(Generic[Record, Note]):
         self._patience_ms = patience_ms
         self._patience = Timer("answers that wait for the disk")
         self._waiting = WaitingRequests(loading_patience_ms)
+        self._postponed = PostponedSignals()
         self._loaded_offset = -1  # everything below is replayed; -1: nothing yet
         self.is_awaiting_flush = False  # loading waits until the rest of the log is durable
         self._has_tail_to_cut = False  # behind what is durable, after a failed flush
@@ -177,7 +145,7 @@ class Shard(Generic[Record, Note]):
             log.flush()
             return True
         self._end_offset = durable_offset
-        self._look_what_is_durable()
+        self._read_durable_offset()
         return True
 
     def _fail(self, error: Exception) -> None:
@@ -240,6 +208,7 @@ class Shard(Generic[Record, Note]):
             if self.status is ACTIVE:
                 answers += machine.unloaded(error_code).replies
             answers += self._refused(self._waiting.pop_all(), error_code)
+            answers += self._postponed.refused(machine.error_response, error_code)
         except Exception:
             _logger.exception("%s: failing held requests failed", self.name)
         self._forget_all()
@@ -250,6 +219,7 @@ class Shard(Generic[Record, Note]):
         self._held = deque()
         self._timers = TimerQueue()
         self._patience = Timer(self._patience.signal)
+        self._postponed = PostponedSignals()
         self._loaded_offset = -1
         self._durable_offset = 0  # of the new machine
         self.is_awaiting_flush = False
@@ -294,18 +264,16 @@ class Shard(Generic[Record, Note]):
         except Exception as error:
             self._start_over(error)
             self._host.send(context.token, self.machine.error_response(request, FLUSH_ERROR))
+            return
+        if self._postponed:
+            self._postponed.note_request(request, context.token)
 
     def signal(self, signal: object, context: Context) -> None:
-        """Process an input without a client, such as a due timer, like a request."""
+        """Process an input without a client, such as the result of an action, like a request."""
         if self.status is not ACTIVE:
             return
         try:
-            outcome = self.machine.decide(signal, context)
-        except Exception:
-            _logger.exception("%s: handling %r failed", self.name, signal)
-            return
-        try:
-            self._run(outcome, context)
+            self._decide(signal, context)
         except Exception as error:
             self._start_over(error)
 
@@ -315,7 +283,7 @@ class Shard(Generic[Record, Note]):
             self._load_on()
             return
         try:
-            self._look_what_is_durable()
+            self._read_durable_offset()
             durable_offset = self._durable_offset
             send = self._host.send
             while self._held:
@@ -332,13 +300,13 @@ class Shard(Generic[Record, Note]):
         except Exception as error:
             self._start_over(error)
 
-    def on_written_by_others(self, record: Record, offset: int) -> None:
+    def on_written_by_others(self, record: object, offset: int) -> None:
         """Another part of the broker appended a record, the marker of a transaction: it counts from now."""
         if self.status is ACTIVE:
             try:
                 self.machine.replay((record,), offset)
                 self._end_offset = self._log.end_offset
-                self._look_what_is_durable()
+                self._read_durable_offset()
             except Exception as error:
                 self._start_over(error)
 
@@ -346,10 +314,15 @@ class Shard(Generic[Record, Note]):
     def is_waiting_for_disk(self) -> bool:
         return bool(self._held)
 
-    def next_look_ms(self) -> int | None:
+    @property
+    def postponed_count(self) -> int:
+        """How many signals are to be decided again, because deciding them raised."""
+        return len(self._postponed)
+
+    def next_check_ms(self) -> int | None:
         """When `tick` is to be called at the latest; None when nothing is armed."""
-        looks = (self._timers.next_look_ms(), self._waiting.next_due_ms())
-        return min((look for look in looks if look is not None), default=None)
+        checks = (self._timers.next_check_ms(), self._waiting.next_due_ms())
+        return min((check_ms for check_ms in checks if check_ms is not None), default=None)
 
     def tick(self, context: Context, limit: int = 1_000) -> None:
         """Fire at most `limit` due timers, so that requests are not delayed."""
@@ -359,10 +332,55 @@ class Shard(Generic[Record, Note]):
             timer = self._timers.pop_due(context.now_ms)
             if timer is None:
                 return
-            if timer is self._patience:
-                self._give_up(context.now_ms)
-            else:
-                self.signal(timer if timer.signal is None else timer.signal, context)
+            try:
+                if timer is self._patience:
+                    self._give_up(context.now_ms)
+                else:
+                    self._fire(timer, context)
+            except Exception as error:
+                self._start_over(error)
+
+    def _fire(self, timer: Timer, context: Context) -> None:
+        """Decide on a due timer. If that raises it is armed again, so that what it is for still happens."""
+        if isinstance(timer, PostponedSignal):
+            context = timer.context(context)
+        try:
+            outcome = self.machine.decide(timer if timer.signal is None else timer.signal, context)
+        except Exception as error:
+            self._arm_again(timer, context.now_ms, error)
+            return
+        if timer.failures:
+            timer.failures = 0
+            if isinstance(timer, PostponedSignal):
+                self._postponed.remove(timer)
+        self._run(outcome, context)
+
+    def _decide(self, signal: object, context: Context) -> None:
+        """Decide a signal and carry out what was decided. If deciding raises, it is done again later."""
+        try:
+            outcome = self.machine.decide(signal, context)
+        except Exception as error:
+            timer = self._postponed.known(signal, context)
+            if timer is None:
+                if len(self._postponed) >= MAX_POSTPONED:
+                    raise
+                timer = self._postponed.add(signal, context)
+            self._arm_again(timer, context.now_ms, error)
+            return
+        self._run(outcome, context)
+
+    def _arm_again(self, timer: Timer, now_ms: int, error: Exception) -> None:
+        delay_ms = backoff_ms(timer.failures)
+        timer.failures += 1
+        _logger.error(
+            "%s: handling %r failed; trying again in %d ms",
+            self.name,
+            timer if timer.signal is None else timer.signal,
+            delay_ms,
+            exc_info=error,
+        )
+        if self._timers.change(timer, now_ms + delay_ms):
+            self._host.wake(now_ms + delay_ms)
 
     def _start_over(self, error: Exception) -> None:
         # Something may have changed and something not: only the log can be believed now.
@@ -372,16 +390,16 @@ class Shard(Generic[Record, Note]):
             _logger.exception("%s: applying an outcome failed; loading the shard again", self.name)
         self._rebuild()
 
-    def _run(self, outcome: Outcome[Record, Note], context: Context) -> None:
+    def _run(self, outcome: Outcome, context: Context) -> None:
         records = outcome.records
         if records:
-            append = self._append_in_parts if outcome.is_divisible else self._append
+            append = self._append_divided if outcome.is_divisible else self._append
             try:
                 append(records, outcome.is_awaited, context)
             except AppendRefusedError as refused:
                 _logger.warning("%s: append of %d records rejected: %s", self.name, len(records), refused)
                 if outcome.if_refused is not None:
-                    self._run(self.machine.decide(outcome.if_refused(refused.error_code), context), context)
+                    self._decide(outcome.if_refused(refused.error_code), context)
                 return
             seen_offset = 0 if outcome.are_replies_early else self._end_offset
         else:
@@ -409,11 +427,11 @@ class Shard(Generic[Record, Note]):
             self._host.tell(event)
         if is_durable:
             for signal in outcome.once_durable:
-                self._run(self.machine.decide(signal, context), context)
+                self._decide(signal, context)
         for signal in outcome.then:
-            self._run(self.machine.decide(signal, context), context)
+            self._decide(signal, context)
 
-    def _hold(self, outcome: Outcome[Record, Note], seen_offset: int, now_ms: int) -> None:
+    def _hold(self, outcome: Outcome, seen_offset: int, now_ms: int) -> None:
         if self._has_unawaited:
             self._has_unawaited = False
             self._log.flush()
@@ -449,25 +467,22 @@ class Shard(Generic[Record, Note]):
                 count += len(held.replies)
                 held.replies = ()
         if count:
-            _logger.warning(
-                "%s: %d responses exceeded the commit timeout while waiting for fsync",
-                self.name,
-                count,
-            )
+            message = "%s: %d responses exceeded the commit timeout while waiting for fsync"
+            _logger.warning(message, self.name, count)
 
     def is_durable(self, offset: int) -> bool:
         """Whether everything below an offset of its log is durable."""
         if offset > self._durable_offset:
-            self._look_what_is_durable()  # a shard is not notified of a flush that nothing waited for
+            self._read_durable_offset()  # a shard is not notified of a flush that nothing waited for
         return offset <= self._durable_offset
 
-    def _look_what_is_durable(self) -> None:
+    def _read_durable_offset(self) -> None:
         durable_offset = self._log.durable_offset
         if durable_offset != self._durable_offset:
             self._durable_offset = durable_offset
             self.machine.durable(durable_offset)
 
-    def _append(self, records: Sequence[Record], is_awaited: bool, context: Context) -> None:
+    def _append(self, records: Sequence[Any], is_awaited: bool, context: Context) -> None:
         """Append and replay one batch. Raises AppendRefusedError."""
         machine, timestamp_ms = self.machine, context.timestamp_ms
         batch = machine.encode(records, timestamp_ms)
@@ -477,16 +492,5 @@ class Shard(Generic[Record, Note]):
         self._has_unawaited = not is_awaited
         self._end_offset = machine.replay(records, offset)
 
-    def _append_in_parts(self, records: Sequence[Record], is_awaited: bool, context: Context) -> None:
-        """Append and replay records that are independent of each other, in batches that are accepted."""
-        first, size = 0, DIVISIBLE_RECORDS
-        while first < len(records):
-            part = records[first : first + size]
-            try:
-                self._append(part, is_awaited, context)
-            except AppendRefusedError as refused:
-                if len(part) == 1 or refused.error_code not in TOO_LARGE:
-                    raise
-                size = len(part) // 2
-            else:
-                first += len(part)
+    def _append_divided(self, records: Sequence[Any], is_awaited: bool, context: Context) -> None:
+        append_in_parts(records, lambda part: self._append(part, is_awaited, context))

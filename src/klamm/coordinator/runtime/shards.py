@@ -8,7 +8,8 @@ from typing import Generic, TypeVar
 from klamm.coordinator.runtime.log import CoordinatorLog
 from klamm.coordinator.runtime.machine import Machine
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import Shard, ShardHost, ShardStatus
+from klamm.coordinator.runtime.shard import Shard, ShardStatus
+from klamm.coordinator.runtime.shard_host import ShardHost
 from klamm.protocol.errors import ErrorCode
 
 Record = TypeVar("Record")
@@ -32,7 +33,7 @@ class Shards(Generic[Record, Note]):
         self._host = host
         self._patience_ms = patience_ms
         self._loading_patience_ms = loading_patience_ms
-        self.by_partition: dict[int, Shard[Record, Note]] = {}  # in whatever state they are
+        self.by_partition: dict[int, Shard] = {}  # in whatever state they are
         self._last_epochs: dict[int, int] = {}
         self.is_stopped = False
 
@@ -85,13 +86,17 @@ class Shards(Generic[Record, Note]):
             return ErrorCode.coordinator_load_in_progress
         return ErrorCode.not_coordinator
 
-    def __iter__(self) -> Iterator[Shard[Record, Note]]:
+    def __iter__(self) -> Iterator[Shard]:
         return iter(tuple(self.by_partition.values()))
 
-    def next_look_ms(self) -> int | None:
+    def next_check_ms(self) -> int | None:
         """When `tick` is to be called at the latest; None when nothing is armed."""
-        looks = [look for shard in self.by_partition.values() if (look := shard.next_look_ms()) is not None]
-        return min(looks, default=None)
+        checks = [
+            check_ms
+            for shard in self.by_partition.values()
+            if (check_ms := shard.next_check_ms()) is not None
+        ]
+        return min(checks, default=None)
 
     def tick(self, context: Context) -> None:
         """Fire what is due in every shard."""

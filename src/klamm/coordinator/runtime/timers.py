@@ -15,13 +15,14 @@ from klamm.coordinator.runtime.fields import Fields
 class Timer(Fields):
     """Something that will happen unless it is put off: `signal` enters the machine like a request."""
 
-    __slots__ = ("due_at_ms", "looked_at_ms", "renewed_at_ms", "signal")
+    __slots__ = ("check_at_ms", "due_at_ms", "failures", "renewed_at_ms", "signal")
 
     def __init__(self, signal: object = None, due_at_ms: int | None = None) -> None:
         self.signal = signal  # None: the timer itself
         self.due_at_ms = due_at_ms  # None: not armed
         self.renewed_at_ms: int | None = None  # put off since then: by `period_ms` from here
-        self.looked_at_ms: int | None = None  # when the queue looks next; never after it is due
+        self.check_at_ms: int | None = None  # when the queue looks next; never after it is due
+        self.failures = 0  # how often in a row the decision about it has raised
 
     @property
     def period_ms(self) -> int:
@@ -47,8 +48,8 @@ class TimerQueue:
         timer.renewed_at_ms = None
         if due_at_ms is None:
             return False
-        looked_at_ms = timer.looked_at_ms
-        if looked_at_ms is not None and looked_at_ms <= due_at_ms:
+        check_at_ms = timer.check_at_ms
+        if check_at_ms is not None and check_at_ms <= due_at_ms:
             return False
         heap = self._heap
         is_earliest = not heap or due_at_ms < heap[0][0]
@@ -62,7 +63,7 @@ class TimerQueue:
         timer.renewed_at_ms = now_ms
         return False
 
-    def next_look_ms(self) -> int | None:
+    def next_check_ms(self) -> int | None:
         """Nothing is due before this instant; None when nothing is armed.
 
         Timers that were disarmed are dropped first. The end of every transaction has one, for a few
@@ -70,11 +71,11 @@ class TimerQueue:
         """
         heap = self._heap
         while heap:
-            looked_at_ms, _, timer = heap[0]
-            if timer.looked_at_ms == looked_at_ms:
+            check_at_ms, _, timer = heap[0]
+            if timer.check_at_ms == check_at_ms:
                 if timer.due_at_ms is not None:
-                    return looked_at_ms
-                timer.looked_at_ms = None
+                    return check_at_ms
+                timer.check_at_ms = None
             heappop(heap)
         return None
 
@@ -82,10 +83,10 @@ class TimerQueue:
         """Take the next timer that is due, disarmed; None when there is none."""
         heap = self._heap
         while heap and heap[0][0] <= now_ms:
-            looked_at_ms, _, timer = heappop(heap)
-            if timer.looked_at_ms != looked_at_ms:
+            check_at_ms, _, timer = heappop(heap)
+            if timer.check_at_ms != check_at_ms:
                 continue  # armed earlier meanwhile: it has another entry
-            timer.looked_at_ms = None
+            timer.check_at_ms = None
             due_at_ms = timer.due_at_ms
             if due_at_ms is None:
                 continue
@@ -100,6 +101,6 @@ class TimerQueue:
         return None
 
     def _push(self, timer: Timer, due_at_ms: int) -> None:
-        timer.looked_at_ms = due_at_ms
+        timer.check_at_ms = due_at_ms
         self._pushed += 1
         heappush(self._heap, (due_at_ms, self._pushed, timer))

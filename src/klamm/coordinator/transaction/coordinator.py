@@ -10,7 +10,8 @@ from typing import Final, Protocol
 from klamm.coordinator.runtime.coordinator import ShardedCoordinator
 from klamm.coordinator.runtime.log import LogUnavailableError
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.shard import ACTIVE, Shard, ShardHost
+from klamm.coordinator.runtime.shard import ACTIVE
+from klamm.coordinator.runtime.shard_host import ShardHost
 from klamm.coordinator.transaction.add_partitions import verifies
 from klamm.coordinator.transaction.config import TransactionConfig
 from klamm.coordinator.transaction.machine import TransactionMachine
@@ -46,8 +47,6 @@ from klamm.protocol.messages.list_transactions import ListTransactionsRequest, L
 from klamm.protocol.types import TopicPartition
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
-
-TransactionShard = Shard[TransactionRecord, Note]
 
 
 class PartitionDirectory(Protocol):
@@ -87,7 +86,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionRecord, Note]):
         )
         self._config = config
         self._topics = topics
-        self._handlers = {
+        self.handlers = {
             AddPartitions: self._add,
             EndTxnRequest: self._end,
             InitProducerIdRequest: self._init,

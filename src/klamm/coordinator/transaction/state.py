@@ -195,7 +195,7 @@ Note: TypeAlias = (
     | EndReleased
     | IdExpiryQueued
 )
-TransactionOutcome: TypeAlias = Outcome[TransactionRecord, Note]
+TransactionOutcome: TypeAlias = Outcome
 
 
 def apply(state: TransactionState, note: Note) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from klamm.protocol.api import ApiKey
 from klamm.protocol.codec.decoding import (
     REQUEST_MEMORY_BYTES,
     RESPONSE_MEMORY_BYTES,
@@ -33,8 +32,6 @@ __all__ = [
     "response_encoder",
 ]
 
-_OF_MEMBERS = frozenset((ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))  # often alike but for the id of a member
-
 Decode = Callable[[bytes, int], Any]
 Encode = Callable[[Any], list[Buffer]]
 
@@ -49,13 +46,7 @@ def request_decoder(api_key: int, version: int, reader_of: ReaderOf = _from_sche
 
     `reader_of` may return a function that decodes all elements of an array of structures at once.
     """
-    struct = load_struct(api_key, version, "request")
-    decode = compile_decoder(struct, reader_of, REQUEST_MEMORY_BYTES)
-    if api_key not in _OF_MEMBERS:
-        return decode
-    from klamm.protocol.codec.alike import decoder_of_alike  # noqa: PLC0415 -- it imports messages
-
-    return decoder_of_alike(struct, decode)
+    return compile_decoder(load_struct(api_key, version, "request"), reader_of, REQUEST_MEMORY_BYTES)
 
 
 @cache
@@ -76,10 +67,4 @@ def response_encoder(api_key: int, version: int, writer_of: WriterOf = _from_sch
 
     `writer_of` may return a function that encodes all elements of an array of structures at once.
     """
-    struct = load_struct(api_key, version, "response")
-    encode = compile_encoder(struct, writer_of)
-    if api_key not in _OF_MEMBERS:
-        return encode
-    from klamm.protocol.codec.alike import encoder_of_alike  # noqa: PLC0415 -- it imports messages
-
-    return encoder_of_alike(struct, encode)
+    return compile_encoder(load_struct(api_key, version, "response"), writer_of)

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from klamm.protocol.codec.layout import (
     FIXED,
-    MAX_STRING_BYTES,
     SourceCode,
     is_fixed,
     memory_bytes,
     smallest_size,
 )
+from klamm.protocol.codec.parts import compact_string, compact_string_or_null, long_uvarint, skip_tags
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.implied import IMPLIED
 from klamm.protocol.schema import SchemaField, Struct
@@ -50,18 +50,6 @@ def compile_decoder(schema: Struct, reader_of: ReaderOf, limit_bytes: int) -> Ca
     return decode
 
 
-def long_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte is not its last."""
-    value = first & 0x7F
-    for shift in (7, 14, 21, 28):
-        byte = buffer[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-    raise DecodeError("varint of more than five bytes")
-
-
 def too_many(name: str, count: int, left_bytes: int) -> DecodeError:
     """The error for an array that is longer than the message, or than the memory limit allows."""
     if left_bytes < 0:
@@ -79,6 +67,9 @@ class _Decoder:
         self.reader_of = reader_of
         self.source = SourceCode("def decode(buf, pos):")
         self.source.shared("more", long_uvarint)
+        self.source.shared("string", compact_string)
+        self.source.shared("string_or_null", compact_string_or_null)
+        self.source.shared("skip_tags", skip_tags)
         self.source.shared("wrong", wrong)
         self.source.shared("too_many", too_many)
         self.source.shared("view", memoryview)
@@ -159,8 +150,7 @@ class _Decoder:
         """Emit code that decodes a length, -1 for null, and rejects invalid ones."""
         length = self.source.fresh("n")
         if is_flexible:
-            is_string = field.type == "string" and not is_count
-            self._uvarint(length, MAX_STRING_BYTES + 1 if is_string else None)
+            self._uvarint(length)
             self.source.add(f"{length} -= 1")
         else:
             code, size = ("h", 2) if field.type == "string" and not is_count else ("i", 4)
@@ -172,16 +162,17 @@ class _Decoder:
             self.source.add(f"raise wrong('{field.name} has length {{}}'.format({length}))")
         return length
 
-    def _uvarint(self, name: str, highest: int | None = None) -> None:
+    def _uvarint(self, name: str) -> None:
         self.source.add(f"{name} = buf[pos]")
         self.source.add("pos += 1")
         with self.source.block(f"if {name} > 127:"):
             self.source.add(f"{name}, pos = more(buf, pos, {name})")
-            if highest is not None:
-                with self.source.block(f"if {name} > {highest}:"):
-                    self.source.add(f"raise wrong('a string of {{}} bytes'.format({name} - 1))")
 
     def _sized(self, field: SchemaField, is_flexible: bool) -> str:
+        if field.type == "string" and is_flexible:
+            value, kind = self.source.fresh("v"), "string_or_null" if field.is_nullable else "string"
+            self.source.add(f"{value}, pos = {kind}(buf, pos, '{field.name}')")
+            return value
         length = self._length(field, is_flexible, is_count=False)
         value, stop = self.source.fresh("v"), self.source.fresh("e")
         made = {
@@ -243,6 +234,9 @@ class _Decoder:
     def _tags(self, schema: Struct, values: dict[str, str]) -> None:
         """Emit code that decodes a tag section: known tags are decoded, others skipped by their size."""
         tagged = [field for field in schema.fields if field.tag is not None]
+        if not tagged:
+            self.source.add("pos = skip_tags(buf, pos) if buf[pos] else pos + 1")
+            return
         for field in tagged:
             values[field.name] = self.source.fresh("t")
             self.source.add(f"{values[field.name]} = {self.source.constant('default', field.default)}")

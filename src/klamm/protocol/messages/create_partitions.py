@@ -44,7 +44,7 @@ class CreatePartitionsTopic(Message):
 class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
     """CreatePartitions, the request."""
 
-    __slots__ = ("topics", "timeout_ms", "validate_only")
+    __slots__ = ("topics", "timeout_ms", "validate_only", "knows_throttling")
     SCHEMA = (
         (0, 3, "topics", "[]CreatePartitionsTopic"),
         (0, 3, "timeout_ms", "int32"),
@@ -56,10 +56,12 @@ class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
         topics: Sequence[CreatePartitionsTopic] = (),
         timeout_ms: int = 0,
         validate_only: bool = False,
+        knows_throttling: bool = False,  # what the version implies
     ) -> None:
         self.topics = topics
         self.timeout_ms = timeout_ms
         self.validate_only = validate_only
+        self.knows_throttling = knows_throttling
 
 
 class CreatePartitionsTopicResult(Message):

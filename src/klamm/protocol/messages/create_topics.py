@@ -74,7 +74,7 @@ class CreatableTopic(Message):
 class CreateTopicsRequest(Request["CreateTopicsResponse"]):
     """CreateTopics, the request."""
 
-    __slots__ = ("topics", "timeout_ms", "validate_only")
+    __slots__ = ("topics", "timeout_ms", "validate_only", "knows_throttling")
     SCHEMA = (
         (2, 7, "topics", "[]CreatableTopic"),
         (2, 7, "timeout_ms", "int32"),
@@ -86,10 +86,12 @@ class CreateTopicsRequest(Request["CreateTopicsResponse"]):
         topics: Sequence[CreatableTopic] = (),
         timeout_ms: int = 60000,
         validate_only: bool = False,
+        knows_throttling: bool = False,  # what the version implies
     ) -> None:
         self.topics = topics
         self.timeout_ms = timeout_ms
         self.validate_only = validate_only
+        self.knows_throttling = knows_throttling
 
 
 class CreatableTopicConfigs(Message):

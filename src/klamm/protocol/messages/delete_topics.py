@@ -29,7 +29,7 @@ class DeleteTopicState(Message):
 class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
     """DeleteTopics, the request."""
 
-    __slots__ = ("topics", "topic_names", "timeout_ms", "knows_deletion_disabled")
+    __slots__ = ("topics", "topic_names", "timeout_ms", "knows_deletion_disabled", "knows_throttling")
     SCHEMA = (
         (6, 6, "topics", "[]DeleteTopicState"),
         (1, 5, "topic_names", "[]string"),
@@ -42,11 +42,13 @@ class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
         topic_names: Sequence[str] = (),
         timeout_ms: int = 0,
         knows_deletion_disabled: bool = False,  # what the version implies
+        knows_throttling: bool = False,  # what the version implies
     ) -> None:
         self.topics = topics
         self.topic_names = topic_names
         self.timeout_ms = timeout_ms
         self.knows_deletion_disabled = knows_deletion_disabled
+        self.knows_throttling = knows_throttling
 
 
 class DeletableTopicResult(Message):

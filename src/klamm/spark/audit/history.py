@@ -19,7 +19,7 @@ NO_TIME: Final = np.iinfo(np.int64).min  # in place of null
 _TIME: Final = pa.timestamp("us", "UTC")
 
 
-class Commits(NamedTuple):
+class CountedCommits(NamedTuple):
     """Commits that count, in the order in which their transactions ended."""
 
     log_offset: Any
@@ -28,9 +28,9 @@ class Commits(NamedTuple):
     commit_us: Any
     metadata: Any  # Arrow's strings; the rest is numpy's
 
-    def taken(self, rows: Any) -> Commits:
+    def taken(self, rows: Any) -> CountedCommits:
         """The rows at these places."""
-        return Commits(
+        return CountedCommits(
             self.log_offset[rows],
             self.key[rows],
             self.committed_offset[rows],
@@ -40,7 +40,7 @@ class Commits(NamedTuple):
 
 
 @dataclass(slots=True)
-class Moves:
+class CommitProgress:
     """How a group has committed."""
 
     commit_count: int = 0
@@ -106,13 +106,13 @@ class CommitHistory:
 
     def __init__(self) -> None:
         self._keys = KeyNumbers()
-        self._held: list[Commits] = []
+        self._held: list[CountedCommits] = []
         self._held_rows = 0
         self._enough_rows = HELD_ROWS
         nothing = np.empty(0, np.int64)
-        self._last = Commits(nothing, nothing, nothing, nothing, pa.array([], pa.string()))  # of each key
+        self._last = CountedCommits(nothing, nothing, nothing, nothing, pa.array([], pa.string()))
         self._removed: list[tuple[Any, Any]] = []  # keys and log offsets of tombstones
-        self.moves: dict[str, Moves] = {}
+        self.moves: dict[str, CommitProgress] = {}
 
     def add(self, rows: Any) -> None:
         """Rows of `offset_commits` that count, in the order in which their transactions ended."""
@@ -129,7 +129,7 @@ class CommitHistory:
             key, log_offset = key[kept], log_offset[kept]
         at = rows.column("commit_ts").cast(pa.int64())
         self._hold(
-            Commits(
+            CountedCommits(
                 log_offset,
                 key,
                 rows.column("committed_offset").to_numpy(),
@@ -167,7 +167,7 @@ class CommitHistory:
             names=["group_id", "topic", "partition", "committed_offset", "commit_ts", "metadata"],
         )
 
-    def _hold(self, rows: Commits) -> None:
+    def _hold(self, rows: CountedCommits) -> None:
         if len(rows.key):
             self._held.append(rows)
             self._held_rows += len(rows.key)
@@ -186,7 +186,7 @@ class CommitHistory:
         if len(rows.key):
             yield self._compared(rows)
 
-    def _compared(self, rows: Commits) -> Any:
+    def _compared(self, rows: CountedCommits) -> Any:
         known = len(self._last.key)
         both = _joined([self._last, rows])
         order = np.argsort(both.key, kind="stable")
@@ -232,7 +232,7 @@ class CommitHistory:
         last = np.maximum.reduceat(at, starts).tolist()
         progress = np.maximum.reduceat(np.where(is_progress, at, NO_TIME), starts).tolist()
         for place, group in self._keys.by_group(pairs[starts]):
-            self.moves.setdefault(group, Moves()).add(counts[place], last[place], progress[place])
+            self.moves.setdefault(group, CommitProgress()).add(counts[place], last[place], progress[place])
 
 
 def _times(at_us: Any, mask: Any = None) -> Any:
@@ -243,10 +243,10 @@ def _times(at_us: Any, mask: Any = None) -> Any:
     return found.view(_TIME)
 
 
-def _joined(parts: list[Commits]) -> Commits:
+def _joined(parts: list[CountedCommits]) -> CountedCommits:
     if len(parts) == 1:
         return parts[0]
-    return Commits(
+    return CountedCommits(
         np.concatenate([part.log_offset for part in parts]),
         np.concatenate([part.key for part in parts]),
         np.concatenate([part.committed_offset for part in parts]),

@@ -20,11 +20,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from klamm.client.admin.offsets import LATEST
 from klamm.client.ranges import Fetch
+from klamm.groups.causes import EXPLAINING, RecordedCauses
 from klamm.protocol.types import TopicPartition
 from klamm.records.arrow import Want
 from klamm.records.columns import iter_columns
 from klamm.records.core import decode_offset_commits
-from klamm.spark.audit.causes import EXPLAINING, Causes, event_row
+from klamm.spark.audit.causes import event_row, explained
 from klamm.spark.audit.history import CommitHistory
 from klamm.spark.audit.schemas import COMMIT_HISTORY, EVENTS, LATEST_OFFSETS, TABLES, schema_of
 from klamm.spark.audit.spans import TransactionSpans
@@ -146,9 +147,9 @@ class _Passed:
         if not rebalances:
             return
         groups = {row["group_id"] for row in rebalances}
-        causes = Causes(row for row in self._events() if row["group_id"] in groups)
+        recorded = RecordedCauses(row for row in self._events() if row["group_id"] in groups)
         for row in rebalances:
-            yield "rebalances", causes.explained(row)
+            yield "rebalances", explained(row, recorded)
 
     def _events(self) -> Iterator[Row]:
         if self._task.event_ranges:

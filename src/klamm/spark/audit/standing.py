@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from klamm.groups.sinks import GROUP_SUFFIX, MARK
 from klamm.protocol.types import TopicPartition
-from klamm.spark.audit.history import NO_TIME, Moves
+from klamm.spark.audit.history import NO_TIME, CommitProgress
 from klamm.spark.audit.steps import Standing
 from klamm.spark.decode.record_tables import Row
-from klamm.spark.write.decisions import GROUP_SUFFIX, MARK
 
 _NO_OFFSET: Final = -1
 EndOffsets = Callable[[list[TopicPartition]], Mapping[TopicPartition, int]]
@@ -76,7 +76,7 @@ def _ends(topic: Any, partition: Any, end_offsets: EndOffsets) -> Any:
 def group_rows(
     standings: Mapping[str, Standing],
     lag: Any,
-    moves: Mapping[str, Moves],
+    moves: Mapping[str, CommitProgress],
     *,
     as_of_ms: int,
     retention_ms: int,

@@ -17,7 +17,7 @@ Owned = tuple[str, int]  # topic and partition
 
 
 @dataclass(slots=True, kw_only=True)
-class Step:
+class GroupStep:
     """A group as one record left it: a generation, an epoch, or nothing."""
 
     place: LogPlace
@@ -53,7 +53,7 @@ class _ConsumerGroup:
     left: set[str] = field(default_factory=set)
     is_resubscribed: bool = False
     change: int = 0
-    before: Step | None = None
+    before: GroupStep | None = None
 
 
 class GroupSteps:
@@ -61,7 +61,7 @@ class GroupSteps:
 
     def __init__(self, log_partition: int) -> None:
         self._log_partition = log_partition
-        self._before: dict[str, Step] = {}
+        self._before: dict[str, GroupStep] = {}
         self._consumer: dict[str, _ConsumerGroup] = {}
         self.standings: dict[str, Standing] = {}
 
@@ -104,7 +104,7 @@ class GroupSteps:
             )
         if not is_rebalance:
             return
-        earlier = before or Step(place=place, generation=None, member_count=0, is_tombstone=True)
+        earlier = before or GroupStep(place=place, generation=None, member_count=0, is_tombstone=True)
         yield (
             "rebalances",
             {
@@ -140,7 +140,7 @@ class GroupSteps:
         group_id = row["group_id"]
         group = self._consumer.setdefault(group_id, _ConsumerGroup())
         group.member_count += group.change
-        step = Step(
+        step = GroupStep(
             place=place,
             generation=row["epoch"],
             member_count=group.member_count,
@@ -170,7 +170,7 @@ class GroupSteps:
         group.before = step
         group.change, group.joined, group.left, group.is_resubscribed = 0, set(), set(), False
 
-    def _rebalance(self, group_id: str, group_type: str, before: Step | None, step: Step) -> Row:
+    def _rebalance(self, group_id: str, group_type: str, before: GroupStep | None, step: GroupStep) -> Row:
         assert step.generation is not None
         gap = 0
         if before is not None and before.generation is not None:
@@ -195,10 +195,10 @@ def _ms(time_us: int) -> int:
     return time_us // 1000
 
 
-def _classic_step(place: LogPlace, row: Row, members: Sequence[Row]) -> Step:
+def _classic_step(place: LogPlace, row: Row, members: Sequence[Row]) -> GroupStep:
     if row["is_tombstone"]:
-        return Step(place=place, generation=None, member_count=0, is_tombstone=True)
-    return Step(
+        return GroupStep(place=place, generation=None, member_count=0, is_tombstone=True)
+    return GroupStep(
         place=place,
         generation=row["generation"],
         member_count=row["member_count"],
@@ -239,7 +239,7 @@ def _assignments(group_id: str, members: Sequence[Row]) -> Iterator[NamedRow]:
             )
 
 
-def _stickiness(group_id: str, before: Step, step: Step) -> Iterator[NamedRow]:
+def _stickiness(group_id: str, before: GroupStep, step: GroupStep) -> Iterator[NamedRow]:
     """How many partitions stayed where they were, and how many of the moves could not be avoided.
 
     A move is forced if the old owner has left, or had more than its share of the new generation.

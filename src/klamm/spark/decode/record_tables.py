@@ -8,7 +8,21 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from klamm.groups.coordinator_log import (
+    GROUP_KEY,
+    OFFSET_KEYS,
+    TRANSACTION_KEY,
+    TYPES,
+    Registration,
+    decode_group,
+    decode_transaction,
+    group_key,
+    member_key,
+    offset_key,
+    transaction_key,
+)
 from klamm.protocol.errors import DecodeError
+from klamm.protocol.types import TopicPartition
 from klamm.spark.decode.consumer_groups import (
     CURRENT,
     DECODED,
@@ -18,20 +32,6 @@ from klamm.spark.decode.consumer_groups import (
     TARGET,
     TARGET_EPOCH,
     consumer_row,
-)
-from klamm.spark.decode.records import (
-    GROUP_KEY,
-    OFFSET_KEYS,
-    TRANSACTION_KEY,
-    TYPES,
-    Registration,
-    as_structs,
-    decode_group,
-    decode_transaction,
-    group_key,
-    member_key,
-    offset_key,
-    transaction_key,
 )
 from klamm.spark.decode.tables import CONSUMER_OFFSETS, OTHER_TABLES, OTHERS, TRANSACTION_STATE
 
@@ -249,3 +249,10 @@ EXTRACTORS: Final[Mapping[tuple[str, str], tuple[Choice, Callable[[Found], Itera
     (TRANSACTION_STATE, "transactions"): (_of(TRANSACTION_KEY), _transactions),
     (TRANSACTION_STATE, "undecoded"): (_every, _undecoded_transactions),
 }
+
+
+def as_structs(partitions: tuple[TopicPartition, ...] | None) -> list[dict[str, Any]] | None:
+    """Partitions as Arrow's list of structs takes them."""
+    if partitions is None:
+        return None
+    return [{"topic": item.topic, "partition": item.partition} for item in partitions]

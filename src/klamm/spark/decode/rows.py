@@ -143,7 +143,7 @@ class LastCommitRows(OffsetCommitRows):
         found = decode_offset_commits([outcome.region for outcome in counting], *self._bounds())
         rows = found.row_count
         self._last.add(
-            Commits(
+            CommitRows(
                 self._batch(found, counting),
                 binary_array(pa.string(), rows, found.group),
                 binary_array(pa.string(), rows, found.topic),
@@ -163,10 +163,10 @@ class LastCommits:
     """Keeps the last of all commits that it is given, key by key."""
 
     def __init__(self) -> None:
-        self._kept: list[Commits] = []
+        self._kept: list[CommitRows] = []
         self._kept_rows = self._compacted_rows = 0
 
-    def add(self, commits: Commits) -> None:
+    def add(self, commits: CommitRows) -> None:
         """Commits that count, in any order."""
         self._kept.append(commits.last())
         self._kept_rows += self._kept[-1].batch.num_rows
@@ -187,7 +187,7 @@ class LastCommits:
             self._kept_rows = self._compacted_rows = self._kept[0].batch.num_rows
 
 
-class Commits(NamedTuple):
+class CommitRows(NamedTuple):
     """Rows of commits, with their keys and places, whichever columns the rows have."""
 
     batch: Any
@@ -196,7 +196,7 @@ class Commits(NamedTuple):
     partition: Any
     log_offset: Any
 
-    def last(self) -> Commits:
+    def last(self) -> CommitRows:
         """The rows with the highest log offset of their group, topic and partition, in log order."""
         rows = self.batch.num_rows
         if rows == 0:
@@ -209,7 +209,7 @@ class Commits(NamedTuple):
         last = table.group_by(["name", "partition"], use_threads=False).aggregate([("row", "max")])
         chosen = order[np.sort(last.column("row_max").to_numpy())]
         picked = pa.array(chosen)
-        return Commits(
+        return CommitRows(
             self.batch.take(picked),
             self.group.take(picked),
             self.topic.take(picked),
@@ -218,12 +218,12 @@ class Commits(NamedTuple):
         )
 
 
-def _joined(parts: Sequence[Commits]) -> Commits:
+def _joined(parts: Sequence[CommitRows]) -> CommitRows:
     parts = [part for part in parts if part.batch.num_rows] or parts[:1]
     (batch,) = pa.Table.from_batches([part.batch for part in parts]).combine_chunks().to_batches() or [
         parts[0].batch
     ]
-    return Commits(
+    return CommitRows(
         batch,
         pa.concat_arrays([part.group for part in parts]),
         pa.concat_arrays([part.topic for part in parts]),

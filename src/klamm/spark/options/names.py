@@ -16,6 +16,9 @@ BOOTSTRAP: Final = "kafka.bootstrap.servers"
 GROUP_ID: Final = "kafka.group.id"
 STRATEGIES: Final = ("assign", "subscribe", "subscribePattern")
 
+# Of a schema registry, whose further settings have names that begin with `schemaRegistry.`.
+REGISTRY: Final = "schemaRegistry"
+_SCHEMAS: Final = (REGISTRY, "valueSchema", "keySchema")
 SOURCE: Final = (
     *STRATEGIES,
     "startingOffsets",
@@ -44,6 +47,9 @@ SOURCE: Final = (
     "filterPushdown",
     "decode",
     "table",
+    *_SCHEMAS,
+    "valueColumns",
+    "badValues",
 )
 SINK: Final = (
     "topic",
@@ -52,6 +58,8 @@ SINK: Final = (
     "txn.mode",
     "commitGroup",
     "batchToken",
+    "createTopics",
+    *_SCHEMAS,
 )
 # What Spark itself adds to the options of a source or a sink.
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "outputmode", "path"})
@@ -88,10 +96,15 @@ class Given:
 
     def client_settings(self) -> dict[str, str]:
         """Kafka's own settings, without their prefix."""
+        return self.starting_with(CLIENT_PREFIX)
+
+    def starting_with(self, prefix: str) -> dict[str, str]:
+        """The options whose names begin so, without that."""
+        prefix = prefix.lower()
         return {
-            name.removeprefix(CLIENT_PREFIX): value.strip()
+            name.removeprefix(prefix): value.strip()
             for name, value in self._texts.items()
-            if name.startswith(CLIENT_PREFIX)
+            if name.startswith(prefix)
         }
 
     def check_source_names(self) -> None:
@@ -110,7 +123,9 @@ class Given:
         for name in self._texts:
             if name in refused:
                 raise ConfigError(name, f"option {name} is not supported: {refused[name]}")
-            if name.startswith(CLIENT_PREFIX) or name in known or name in _SPARKS_OWN:
+            if name.startswith((CLIENT_PREFIX, f"{REGISTRY.lower()}.")):
+                continue  # checked by the clients
+            if name in known or name in _SPARKS_OWN:
                 continue
             if name in elsewhere:
                 # Spark's own connector ignores it too; a query must not fail because of it.

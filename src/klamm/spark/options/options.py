@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from klamm.client.config import ADMIN, CONSUMER, PRODUCER, ClientConfig
@@ -14,9 +14,10 @@ from klamm.config import INT_MAX, ConfigError, Definition
 from klamm.protocol.types import TopicPartition
 from klamm.spark.decode.tables import TOPICS, check_table
 from klamm.spark.options.limits import Limit, Named, check_order, ending_limit, starting_limit
-from klamm.spark.options.names import CLIENT_PREFIX, GROUP_ID, STRATEGIES, Given
+from klamm.spark.options.names import CLIENT_PREFIX, GROUP_ID, REGISTRY, STRATEGIES, Given
 from klamm.spark.options.values import duration_ms, one_word, required_number, true_or_false, whole_number
 from klamm.spark.read.positions import parse_partitions
+from klamm.spark.schemas.options import ReadSchemas, SchemaOptions, schema_options
 
 log = logging.getLogger(__name__)
 _told: set[str] = set()  # settings without effect, each logged once per process
@@ -34,6 +35,11 @@ class TopicSelection:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     partitions: tuple[TopicPartition, ...] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The topics, where they are named."""
+        return self.topics or tuple(dict.fromkeys(each.topic for each in self.partitions or ()))
 
     def __str__(self) -> str:
         if self.pattern is not None:
@@ -56,7 +62,7 @@ class SourceOptions:
     """Everything that a reader goes by."""
 
     subscription: TopicSelection
-    client: Mapping[str, str]  # Kafka's settings, without their prefix
+    client: Mapping[str, str] = field(repr=False)  # with passwords; Kafka's settings, without their prefix
     is_streaming: bool
     start: Limit
     end: Limit
@@ -78,6 +84,8 @@ class SourceOptions:
     max_wait_ms: int
     pushes_filters: bool
     decode: TableDecoding | None = None
+    schemas: SchemaOptions | None = None
+    read_schemas: ReadSchemas | None = None  # what the registry has for them, once it was asked
 
     @property
     def is_read_committed(self) -> bool:
@@ -94,12 +102,14 @@ class SinkOptions:
     """Everything that a writer goes by."""
 
     topic: str | None
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
     transactional_id: str | None = None  # set for delivery=exactly-once
     commit_group: str | None = None
     checkpoint: str | None = None
     batch_token: str | None = None
     is_per_task: bool = False  # a transaction for each task, not one for the batch
+    schemas: SchemaOptions | None = None
+    create_partitions: int | None = None  # of a topic that does not exist; -1: the broker's default
 
     @property
     def is_exactly_once(self) -> bool:
@@ -109,11 +119,6 @@ class SinkOptions:
     def transaction_timeout_s(self) -> float:
         """How long to wait for a coordinator: no transaction lasts longer."""
         return int(self.client.get(TRANSACTION_TIMEOUT, DEFAULT_TRANSACTION_TIMEOUT_MS)) / 1000
-
-
-def includes_headers(options: Mapping[str, str]) -> bool:
-    """Whether rows have a column `headers`: the one option that decides the schema."""
-    return true_or_false(Given(options), "includeHeaders", False)
 
 
 def decode_option(given: Given) -> TableDecoding | None:
@@ -180,7 +185,15 @@ def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceO
         max_wait_ms=required_number(given, "latestOffset.maxWaitMs", 100),
         pushes_filters=true_or_false(given, "filterPushdown", False),
         decode=decode,
+        schemas=_schemas(given, decode),
     )
+
+
+def _schemas(given: Given, decode: TableDecoding | None) -> SchemaOptions | None:
+    found = schema_options(given, is_source=True)
+    if found is not None and decode is not None:
+        raise ConfigError(REGISTRY, f"option {REGISTRY} cannot be combined with decode: remove one")
+    return found
 
 
 def _subscription(given: Given, decode: TableDecoding | None) -> TopicSelection:
@@ -249,7 +262,12 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         for name in (*_EXACTLY_ONCE_ONLY, f"{CLIENT_PREFIX}{TRANSACTION_TIMEOUT}"):
             if name in given:
                 raise ConfigError(name, f"option {name} requires delivery=exactly-once: set both or none")
-        return SinkOptions(topic=topic, client=_client(given, PRODUCER))
+        return SinkOptions(
+            topic=topic,
+            client=_client(given, PRODUCER),
+            schemas=schema_options(given, is_source=False),
+            create_partitions=_create_partitions(given),
+        )
     return _exactly_once(given, topic)
 
 
@@ -285,7 +303,21 @@ def _exactly_once(given: Given, topic: str | None) -> SinkOptions:
         checkpoint=checkpoint,
         batch_token=given.get("batchToken"),
         is_per_task=one_word(given, "txn.mode", ("shared", "per-task"), "shared") == "per-task",
+        schemas=schema_options(given, is_source=False),
+        create_partitions=_create_partitions(given),
     )
+
+
+def _create_partitions(given: Given) -> int | None:
+    text = (given.get("createTopics") or "false").lower()
+    if text in ("true", "false"):
+        return -1 if text == "true" else None
+    if not text.isdecimal() or not 1 <= int(text) <= INT_MAX:
+        raise ConfigError(
+            "createTopics",
+            f"invalid value {text} for createTopics: expected true, false, or a number of partitions",
+        )
+    return int(text)
 
 
 def _client(

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 
-from klamm.spark.read.positions import Positions, initial_of
-from klamm.spark.write.decisions import opened, running_batch, source_offsets, text_of, topics_of
+from klamm.errors import KlammError
+from klamm.spark.pipe.folders import exists, files_in, replace_text, text_of
+from klamm.spark.read.positions import OffsetJson, Positions, from_json, initial_of
+from klamm.spark.write.decisions import BatchKey, lowest, topics_of
+
+OFFSETS: Final = "offsets"
+_NO_OFFSET: Final = "-"  # of a source that had none in this batch
+
+
+class CheckpointError(KlammError):
+    """A checkpoint that cannot be read, or was not made by Spark."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetEntry:
+    """A batch in Spark's offset log: where each source ends."""
+
+    conf: str  # Spark's own line: watermark, time, settings
+    sources: tuple[OffsetJson, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,41 +37,109 @@ class Checkpoint:
     batch_id: int  # the last batch that was planned
     is_done: bool  # whether that one has ended; else it is run again
     next_offsets: Positions
+    end_offsets: Positions  # of the last batch that was planned
+    source_count: int = 1
+    has_state: bool = False
+
+    @property
+    def key(self) -> BatchKey:
+        return BatchKey(self.query_id, self.batch_id)
 
 
 def read_checkpoint(location: str) -> Checkpoint | None:
-    """The state of a query; None when it has not planned a batch, or Python cannot read the file system."""
-    found = running_batch(location)
-    if found is None:
-        return None
+    """The state of a query; None when it has not planned a batch. Raises CheckpointError."""
     folder = location.rstrip("/")
-    is_done = _exists(f"{folder}/commits/{found.batch_id}")
+    if not exists(f"{folder}/metadata"):
+        return None
     try:
-        if is_done:
-            positions = source_offsets(location, found.batch_id)
-        elif found.batch_id > 0:
-            positions = source_offsets(location, found.batch_id - 1)
-        else:
-            positions = _first_offsets(folder)
-    except OSError:
+        query_id = str(json.loads(text_of(f"{folder}/metadata"))["id"])
+        numbers = [int(name) for name in files_in(f"{folder}/{OFFSETS}") if name.isdigit()]
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        raise CheckpointError(f"checkpoint {location}: metadata cannot be read: {error}") from error
+    if not numbers:
         return None  # the query was made, and no batch yet
+    batch_id = max(numbers)
+    entry = read_entry(folder, batch_id)
+    end = _positions(entry)
+    is_done = exists(f"{folder}/commits/{batch_id}")
+    if is_done:
+        start = end
+    elif batch_id > 0 and batch_id - 1 in numbers:
+        start = _positions(read_entry(folder, batch_id - 1))
+    else:
+        start = _first_offsets(folder, entry)
     return Checkpoint(
-        query_id=found.query_id, batch_id=found.batch_id, is_done=is_done, next_offsets=positions
+        query_id=query_id,
+        batch_id=batch_id,
+        is_done=is_done,
+        next_offsets=start,
+        end_offsets=end,
+        source_count=len(entry.sources),
+        has_state=bool(_state_folders(folder)),
     )
 
 
-def _first_offsets(folder: str) -> Positions:
-    """Where the first batch starts, which its end carries."""
-    found: Positions = {}
-    for line in text_of(f"{folder}/offsets/0").splitlines()[2:]:
-        written: dict[str, Any] = topics_of(line) or {}
-        found |= initial_of(written) or {}
-    return found
+def _state_folders(folder: str) -> list[str]:
+    return [name for name in files_in(f"{folder}/state") if name.isdigit()]
 
 
-def _exists(location: str) -> bool:
+def read_entry(checkpoint: str, batch_id: int) -> OffsetEntry:
+    """A batch of the offset log. Raises CheckpointError when it is damaged or of another format."""
+    location = f"{checkpoint.rstrip('/')}/{OFFSETS}/{batch_id}"
     try:
-        system, path = opened(location)
-        return bool(system.get_file_info(path).type == pafs.FileType.File)
-    except (OSError, ValueError, pa.ArrowException):
-        return False
+        lines = text_of(location).splitlines()
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise CheckpointError(f"{location} cannot be read: {error}") from error
+    if lines and lines[0].startswith("v") and lines[0] != "v1":
+        raise CheckpointError(
+            f"{location} has format {lines[0]}, only v1 is known: "
+            "set spark.sql.streaming.offsetLog.formatVersion=1 when you start the query"
+        )
+    if len(lines) < 3 or lines[0] != "v1":
+        raise CheckpointError(
+            f"{location} is damaged: it has {len(lines)} lines, expected v1 and three or more"
+        )
+    found = []
+    for line in lines[2:]:
+        written = topics_of(line)
+        if written is None and line != _NO_OFFSET:
+            raise CheckpointError(f"{location} is damaged, or not of a query that reads topics: {line[:80]}")
+        found.append(written or {})
+    return OffsetEntry(conf=lines[1], sources=tuple(found))
+
+
+def write_entry(checkpoint: str, batch_id: int, entry: OffsetEntry) -> None:
+    """Replace a batch of the offset log. No query may be running."""
+    lines = ["v1", entry.conf, *(_line(source) for source in entry.sources)]
+    replace_text(f"{checkpoint.rstrip('/')}/{OFFSETS}/{batch_id}", "\n".join(lines))
+
+
+def _line(source: OffsetJson) -> str:
+    return json.dumps(source) if source else _NO_OFFSET
+
+
+def _positions(entry: OffsetEntry) -> Positions:
+    return lowest([from_json(source) for source in entry.sources])
+
+
+def _first_offsets(folder: str, entry: OffsetEntry) -> Positions:
+    """Where the first batch starts: klamm's source carries it in its end, the official one has a file."""
+    starts = [initial for source in entry.sources if (initial := initial_of(source)) is not None]
+    if not starts:
+        for name in files_in(f"{folder}/sources"):
+            starts += _kept_start(f"{folder}/sources/{name}/0")
+    if not starts:
+        raise CheckpointError(
+            f"checkpoint {folder}: its first batch has not ended, and its start is not known"
+        )
+    return lowest(starts)
+
+
+def _kept_start(location: str) -> list[Positions]:
+    if not exists(location):
+        return []
+    text = text_of(location).lstrip("\0")
+    written: dict[str, Any] | None = topics_of(text.partition("\n")[2]) if text.startswith("v1\n") else None
+    if written is None:
+        raise CheckpointError(f"{location} is damaged: expected v1 and offsets as JSON")
+    return [from_json(written)]

@@ -17,6 +17,7 @@ DATA_LOST: Final = 4  # offsets to be read were deleted
 BAD_RECORD: Final = 5  # a record does not fit the schema, and there is no topic for dead letters
 ROWS_LOST: Final = 6  # a decided batch lacks rows that cannot be written again (txn.mode=per-task)
 BAD_BATCH: Final = 7  # a batch fails whenever it is run: the transform raises, or stored data is damaged
+NEEDS_CHECKPOINT: Final = 8  # the checkpoint does not fit the job, or cannot be read
 
 # Error of a failed query -> exit code. Starting again does not help.
 _FINAL: Final[Mapping[str, int]] = {
@@ -28,7 +29,7 @@ _FINAL: Final[Mapping[str, int]] = {
     "ConfigError": MISUSED,
 }
 # With its place: the text alone is in the plan that Spark prints with every failure.
-_BAD_RECORD: Final = re.compile(r"the record does not fit source\.schema: \S+-\d+ offset \d+")
+_BAD_RECORD: Final = re.compile(r"the record does not fit source\.schema: \S+-\d+ offset \d+(?:: [^\n]*)?")
 # Data that an expression cannot process (class 22 of the SQL standard), and raise_error in the query.
 _BAD_VALUE: Final = re.compile(r"SQLSTATE: (22\w{3}|P0001)\b")
 _STATES: Final = re.compile(r"(\s*SQLSTATE: \w{5})+\s*$")
@@ -43,6 +44,9 @@ _OUTAGES: Final = frozenset(
     if isinstance(item, type) and issubclass(item, errors.KlammError) and item.retriable is True
 )
 _PASSING: Final = re.compile("|".join(rf"\b{code.name.upper()}\b" for code in ErrorCode if code.retriable))
+
+# A schema registry that does not answer, or has an error of its own.
+_AWAY: Final = re.compile(r"did not answer|\(5\d\d(\d\d)?\)")
 
 
 class JobFailedError(Exception):
@@ -73,6 +77,8 @@ def is_outage(text: str) -> bool:
     if not found:
         return False
     name, message = found[-1].groups()
+    if name == "SchemaRegistryError":
+        return _AWAY.search(message) is not None
     return name in _OUTAGES or _PASSING.search(message) is not None
 
 

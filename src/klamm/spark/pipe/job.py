@@ -7,7 +7,7 @@ import importlib
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,13 +16,25 @@ from pyspark.errors import PySparkException
 from klamm.config import ConfigError
 
 NO_SESSION: Final = "SESSION_OR_CONTEXT_NOT_EXISTS"
-FORMATS: Final = ("raw", "json", "csv")
+WITH_SCHEMAS: Final = ("avro", "json-schema", "protobuf")  # of a registry
+FORMATS: Final = ("raw", "json", "csv", *WITH_SCHEMAS)
 DELIVERIES: Final = ("exactly-once", "at-least-once")
 _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
-    "": ("name", "bootstrap", "checkpoint", "delivery", "trigger", "source", "transform", "sink", "spark"),
+    "": (
+        "name",
+        "bootstrap",
+        "checkpoint",
+        "delivery",
+        "trigger",
+        "schema_registry",
+        "source",
+        "transform",
+        "sink",
+        "spark",
+    ),
     "source": ("topics", "format", "schema", "start", "dead_letters", "max_per_batch", "options"),
     "transform": ("sql", "function"),
-    "sink": ("topic", "key", "format", "parallelism", "mode", "options"),
+    "sink": ("topic", "key", "format", "schema", "parallelism", "mode", "options"),
 }
 _MODES: Final = ("append", "complete")
 _UNITS: Final = "microsecond|millisecond|second|minute|hour|day|week"
@@ -54,6 +66,20 @@ class Job:
     source_options: Mapping[str, str] = field(default_factory=dict)
     sink_options: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
+    schema_registry: str | None = None
+    sink_schema: str | None = None
+    dead_start: str | None = None  # where the source of dead letters starts, if not at `start`
+
+    @property
+    def for_dead_letters(self) -> Job:
+        """The job as the source of dead letters reads it: with headers, and without progress of its own."""
+        options = {"commitOffsets": "none", **self.source_options, "includeHeaders": "true"}
+        return replace(self, start=self.dead_start or self.start, source_options=options)
+
+    @property
+    def has_schemas(self) -> bool:
+        """Whether its values are read with schemas of a registry."""
+        return self.source_format in WITH_SCHEMAS
 
     @property
     def is_exactly_once(self) -> bool:
@@ -107,6 +133,8 @@ def job_of(tree: Mapping[str, Any], *, name: str) -> Job:
         parallelism=_number(sink, "sink.parallelism"),
         source_options=_options(source, "source"),
         sink_options=_options(sink, "sink"),
+        schema_registry=_text(tree, "schema_registry", "") if "schema_registry" in tree else None,
+        sink_schema=_optional(sink, "sink", "schema"),
         spark={name: str(value) for name, value in _table(tree, "spark").items()},
     )
     check(job)
@@ -117,7 +145,8 @@ def check(job: Job) -> None:
     """What must fit together."""
     if job.sql is not None and job.function is not None:
         raise ConfigError("transform", "transform has both sql and function: remove one")
-    if job.source_format != "raw" and job.schema is None:
+    check_schemas(job)
+    if job.source_format in ("json", "csv") and job.schema is None:
         raise ConfigError(
             "source.schema",
             f'source.format = "{job.source_format}" needs source.schema, as in "id long, cents long"',
@@ -125,7 +154,9 @@ def check(job: Job) -> None:
     if job.source_format == "raw":
         for name, given in (("schema", job.schema), ("dead_letters", job.dead_letters)):
             if given is not None:
-                raise ConfigError(f"source.{name}", f"source.{name} needs source.format json or csv")
+                raise ConfigError(
+                    f"source.{name}", f"source.{name} needs source.format {', '.join(FORMATS[1:])}"
+                )
     if job.trigger not in ("once", "continuous") and not _INTERVAL.fullmatch(job.trigger):
         raise ConfigError(
             "trigger",
@@ -134,6 +165,32 @@ def check(job: Job) -> None:
         )
     if job.function is not None:
         _check_function(job.function)
+
+
+def check_schemas(job: Job) -> None:
+    """Formats with schemas need a registry; there is nothing to ask it for otherwise."""
+    used = [
+        (part, name)
+        for part, name in (("source", job.source_format), ("sink", job.sink_format))
+        if name in WITH_SCHEMAS
+    ]
+    if used and job.schema_registry is None:
+        part, name = used[0]
+        raise ConfigError(
+            "schema_registry",
+            f'{part}.format = "{name}" needs schema_registry = "http://host:8081" at the top of the file',
+        )
+    if job.schema_registry is not None and not used:
+        raise ConfigError(
+            "schema_registry", f"schema_registry needs source.format or sink.format {', '.join(WITH_SCHEMAS)}"
+        )
+    if job.sink_schema is not None and job.sink_format not in WITH_SCHEMAS:
+        raise ConfigError("sink.schema", f"sink.schema needs sink.format {', '.join(WITH_SCHEMAS)}")
+    if job.sink_format in WITH_SCHEMAS[1:] and job.sink_schema is None:
+        raise ConfigError(
+            "sink.schema",
+            f'sink.format = "{job.sink_format}" needs sink.schema: a subject, an id, or latest',
+        )
 
 
 def _check_function(text: str) -> None:

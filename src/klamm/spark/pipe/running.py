@@ -13,6 +13,7 @@ from klamm.clock import Clock, SystemClock
 from klamm.config import ConfigError
 from klamm.errors import BrokerError, KlammError
 from klamm.protocol.errors import ErrorCode
+from klamm.spark.pipe.dead_letters import METRIC, WRITTEN
 from klamm.spark.pipe.failures import (
     BAD_BATCH,
     FAILED,
@@ -23,8 +24,11 @@ from klamm.spark.pipe.failures import (
     is_outage,
 )
 from klamm.spark.pipe.job import Job
+from klamm.spark.pipe.notes import ENDED, STOPPED, NotesKeeper
+from klamm.spark.pipe.notes import FAILED as FAILED_STATE
 from klamm.spark.pipe.query import started
 from klamm.spark.read.positions import INITIAL
+from klamm.spark.read.progress import offset_tree, offsets_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,22 +64,50 @@ def run(
     started again without end; one that failed otherwise, until the same batch has failed TRIES_OF_A_BATCH
     times. `restarts` is how often a query is started again in a row instead, whatever the cause.
     """
+    notes = NotesKeeper(job, clock or SystemClock(), say)
+    state = FAILED_STATE
+    try:
+        _run(spark, job, notes, say, report, sleep, clock or SystemClock(), restarts)
+        state = ENDED
+    except KeyboardInterrupt:
+        state = STOPPED
+        raise
+    finally:
+        notes.ended(state)
+
+
+def _run(
+    spark: SparkSession,
+    job: Job,
+    notes: NotesKeeper,
+    say: Callable[[str], None],
+    report: Callable[[Mapping[str, Any]], None],
+    sleep: Callable[[float], None],
+    clock: Clock,
+    restarts: int | None,
+) -> None:
     failures = tries = 0
     while True:
-        seen = _Progress(job, say, report, clock or SystemClock())
+        seen = _Progress(job, notes, say, report, clock)
         failed: Exception
         try:
             _follow(started(spark, job), seen, sleep)
             return
         except ConfigError as error:
+            notes.failure(str(error))
             raise JobFailedError(str(error), MISUSED) from error
+        except JobFailedError as error:
+            notes.failure(str(error))
+            raise
         except KlammError as error:
+            notes.failure(str(error))
             if not error.retriable or _is_unknown_topic(error):
                 raise JobFailedError(str(error), FAILED) from error
             cause, is_away, failed = str(error), True, error
         except PySparkException as error:
             text = str(error)
             cause = cause_of(text)
+            notes.failure(cause)
             exit_code = final_code(text, is_analysis=isinstance(error, AnalysisException))
             if exit_code is not None:
                 raise JobFailedError(cause, exit_code) from error
@@ -114,11 +146,13 @@ class _Progress:
     def __init__(
         self,
         job: Job,
+        notes: NotesKeeper,
         say: Callable[[str], None],
         report: Callable[[Mapping[str, Any]], None],
         clock: Clock,
     ) -> None:
         self._job = job
+        self._notes = notes
         self._say = say
         self._report = report
         self._clock = clock
@@ -136,7 +170,10 @@ class _Progress:
                     self._last = progress["batchId"]
                     self.count += 1
                     self._since_ms, self._silent_ms = self._clock.now_ms(), SILENT_MS
-                    self._report(summary(progress))
+                    found = summary(progress)
+                    self._notes.batch(found)
+                    self._report(found)
+        self._notes.look()
         self._break_silence(query)
 
     def _break_silence(self, query: Any) -> None:
@@ -162,35 +199,25 @@ def summary(progress: Any) -> dict[str, Any]:
     # By branch of the query: dead letters and good rows read the same offsets.
     unique = {json.dumps(item["endOffset"], default=str): item for item in progress["sources"]}
     for item in unique.values():
-        latest, end = _positions(item["latestOffset"]), _positions(item["endOffset"])
+        latest, end = offsets_of(item["latestOffset"]), offsets_of(item["endOffset"])
         lag += sum(max(0, offset - end.get(key, 0)) for key, offset in latest.items())
-        start = _positions(item["startOffset"]) or _positions(_tree(item["endOffset"]).get(INITIAL))
+        start = offsets_of(item["startOffset"]) or offsets_of(offset_tree(item["endOffset"]).get(INITIAL))
         offsets += sum(offset - start.get(key, 0) for key, offset in end.items())
     # Spark counts a row for each branch that reads it.
     rows = min(progress["numInputRows"], offsets) if offsets else progress["numInputRows"]
+    observed = progress.get("observedMetrics") or {}
+    dead, written = observed.get(METRIC), observed.get(WRITTEN)
+    dead_count, first_dead = (0, None) if dead is None else (dead["count"], dead["first"])
     rate = (progress["processedRowsPerSecond"] or 0.0) * rows / max(1, progress["numInputRows"])
     return {
         "batch": progress["batchId"],
         "rows": rows,
+        "written": 0 if written is None else written["count"],
         "rows_per_second": round(rate, 1),
         "lag": lag,
         "state_rows": sum(item["numRowsTotal"] for item in progress["stateOperators"]),
         "state_bytes": sum(item["memoryUsedBytes"] for item in progress["stateOperators"]),
+        "dead_letters": dead_count,
+        "first_dead_letter": first_dead,
         "ms": progress["durationMs"].get("triggerExecution", 0),
     }
-
-
-def _positions(offset: Any) -> dict[tuple[str, str], int]:
-    """Offsets of a progress report."""
-    return {
-        (topic, number): value
-        for topic, partitions in _tree(offset).items()
-        if not topic.startswith("$") and isinstance(partitions, dict)
-        for number, value in partitions.items()
-    }
-
-
-def _tree(offset: Any) -> Mapping[str, Any]:
-    """Offsets are JSON as text or as objects."""
-    tree = json.loads(offset) if isinstance(offset, str) else offset
-    return tree if isinstance(tree, dict) else {}

@@ -14,9 +14,13 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
 from klamm.spark.options.limits import Named
 from klamm.spark.options.options import SinkOptions, SourceOptions, for_client, sink_options, source_options
-from klamm.spark.pipe.checkpoints import Checkpoint, read_checkpoint
+from klamm.spark.pipe.changes import JobChange
+from klamm.spark.pipe.checkpoints import Checkpoint, CheckpointError
+from klamm.spark.pipe.ends import reading, writing
+from klamm.spark.pipe.fitting import JobStanding, standing
 from klamm.spark.pipe.job import Job
-from klamm.spark.pipe.query import reading, writing
+from klamm.spark.pipe.plan import PlanFacts
+from klamm.spark.pipe.record import record_of
 from klamm.spark.read.lookup import ClusterLookup
 from klamm.spark.read.positions import EARLIEST, LATEST, Positions
 from klamm.spark.read.resolution import starting_positions
@@ -41,6 +45,12 @@ class Survey:
     creates: tuple[str, ...]
     warnings: tuple[str, ...]
     problems: tuple[str, ...]
+    changes: tuple[JobChange, ...] = ()  # since the last run on this checkpoint
+    misfit: str | None = None  # why the checkpoint cannot be read
+
+    @property
+    def needs_checkpoint(self) -> bool:
+        return self.misfit is not None or any(change.needs_checkpoint for change in self.changes)
 
 
 def options_of(job: Job, timeout_s: float) -> tuple[SourceOptions, SinkOptions]:
@@ -64,25 +74,34 @@ def missing_topics(job: Job, *, timeout_s: float) -> list[str]:
         return _missing(job, _counts(job, from_admin, to_admin))
 
 
-def survey(job: Job, *, timeout_s: float) -> Survey:
-    """Look at everything that the job depends on; changes nothing. Raises KlammError, ConfigError."""
+def survey(job: Job, *, timeout_s: float, plan: PlanFacts | None = None) -> Survey:
+    """Look at everything that the job depends on; changes nothing. Raises KlammError, ConfigError.
+
+    With the `plan` of the query, as Spark makes it, its state is compared with that of the checkpoint.
+    """
     source, sink = options_of(job, timeout_s)
     lookup = ClusterLookup(source)
     try:
         with Admin(for_client(sink.client, ADMIN)) as to_admin:
-            return _surveyed(job, source, sink, lookup, to_admin)
+            return _surveyed(job, source, sink, lookup, to_admin, plan)
     finally:
         lookup.close()
 
 
 def _surveyed(
-    job: Job, source: SourceOptions, sink: SinkOptions, lookup: ClusterLookup, to_admin: Admin
+    job: Job,
+    source: SourceOptions,
+    sink: SinkOptions,
+    lookup: ClusterLookup,
+    to_admin: Admin,
+    plan: PlanFacts | None,
 ) -> Survey:
     admin = lookup.admin
     cluster = admin.describe_cluster()
     counts = _counts(job, admin, to_admin)
     problems = _missing(job, counts)
-    checkpoint = read_checkpoint(job.checkpoint)
+    found, misfit = _standing(job, cluster.cluster_id, plan)
+    checkpoint = found.checkpoint
     partitions = [
         TopicPartition(topic, number) for topic in job.topics for number in range(counts[topic] or 0)
     ]
@@ -92,13 +111,17 @@ def _surveyed(
     if checkpoint is not None:
         start = {key: checkpoint.next_offsets.get(key, firsts[key]) for key in partitions}
         lost = _lost(start, firsts, ends)
+    elif found.record is not None and found.record.start is not None:
+        start = {key: found.record.start.get(key, firsts[key]) for key in partitions}
+        lost = _lost(start, firsts, ends)
     else:
         start = starting_positions(source, lookup, partitions) if partitions else {}
         lost = []
     problems += lost if source.fails_on_data_loss else []
     problems += _occupied(job, to_admin)
     warnings = [] if source.fails_on_data_loss else lost
-    if checkpoint is None and committed and source.start is not Named.GROUP:
+    is_new = checkpoint is None and misfit is None and found.record is None
+    if is_new and committed and source.start is not Named.GROUP:
         warnings.append(
             f"group {job.name} has offsets, but there is no checkpoint {job.checkpoint}: the job starts at "
             f'{job.start}, not where it stopped; source.start = "group" continues there'
@@ -113,10 +136,20 @@ def _surveyed(
         start=start,
         unread_count=sum(max(0, ends[key] - start[key]) for key in partitions),
         committed=committed,
-        creates=tuple(_created(job, sink, checkpoint is None, transaction is not None, to_admin)),
+        creates=tuple(_created(job, sink, is_new, transaction is not None, to_admin)),
         warnings=tuple(warnings),
         problems=tuple(problems),
+        changes=found.changes,
+        misfit=misfit,
     )
+
+
+def _standing(job: Job, cluster_id: str, plan: PlanFacts | None) -> tuple[JobStanding, str | None]:
+    """The checkpoint, and why it cannot be read if so."""
+    try:
+        return standing(job, record_of(job, cluster_id=cluster_id, plan=plan)), None
+    except CheckpointError as error:
+        return JobStanding(checkpoint=None, record=None), str(error)
 
 
 def _counts(job: Job, from_admin: Admin, to_admin: Admin) -> dict[str, int | None]:

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from klamm.protocol.types import ZERO_ID
 from klamm.spark.options.options import SourceOptions
-from klamm.spark.read.lookup import ClusterLookup, Topics
+from klamm.spark.read.lookup import ClusterLookup, SubscribedTopics
 from klamm.spark.read.reading import RangePartition, RangesPartition, read_range
 from klamm.spark.read.resolution import batch_ranges
 from klamm.spark.read.splitting import OffsetRange, split
@@ -49,7 +49,9 @@ class BatchReader(DataSourceReader):
         return read_range(self.options, self.schema, partition)
 
 
-def planned(options: SourceOptions, ranges: Sequence[OffsetRange], topics: Topics) -> list[InputPartition]:
+def planned(
+    options: SourceOptions, ranges: Sequence[OffsetRange], topics: SubscribedTopics
+) -> list[InputPartition]:
     """The tasks of a batch or micro-batch."""
     tasks = split(
         ranges,

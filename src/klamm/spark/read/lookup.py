@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from klamm.client.admin.admin import Admin
 from klamm.client.config import ADMIN
@@ -18,17 +18,19 @@ from klamm.spark.options.options import SourceOptions, for_client
 from klamm.spark.read.positions import Positions
 
 log = logging.getLogger(__name__)
+# A person waits for a batch; a stream may begin before its brokers do.
+BATCH_CONTACT_S: Final = 10.0
 T = TypeVar("T")
 
 
-class UnknownTopicError(BrokerError):
+class MissingTopicError(BrokerError):
     """The query names a topic that is not there."""
 
     default_code = ErrorCode.unknown_topic_or_partition
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class SubscribedTopics:
     """What the subscription finds: its partitions, and which topics those are (a name may be used again)."""
 
     partitions: frozenset[TopicPartition]
@@ -60,7 +62,7 @@ class ClusterLookup:
             self._admin.close()
             self._admin = None
 
-    def topics(self, *, known: Collection[str] = ()) -> Topics:
+    def topics(self, *, known: Collection[str] = ()) -> SubscribedTopics:
         """The partitions to read. A topic named in the options must be there, unless it is in `known`."""
         subscription = self._options.subscription
         if subscription.pattern is not None:
@@ -70,23 +72,29 @@ class ClusterLookup:
             return _only(found, subscription.partitions)
         return self._described(set(subscription.topics), known)
 
-    def _matching(self, pattern: re.Pattern[str]) -> Topics:
-        described = self._retried(lambda: self.admin.describe_topics().unwrap())
+    @property
+    def _contact_s(self) -> float | None:
+        """How long the first request may take; None: as the settings say."""
+        is_given = "default.api.timeout.ms" in self._options.client
+        return None if self._options.is_streaming or is_given else BATCH_CONTACT_S
+
+    def _matching(self, pattern: re.Pattern[str]) -> SubscribedTopics:
+        described = self._retried(lambda: self.admin.describe_topics(timeout=self._contact_s).unwrap())
         # A pattern does not match internal topics; by name they can be read.
         found = {name for name, topic in described.items() if not topic.is_internal and pattern.search(name)}
-        return Topics(
+        return SubscribedTopics(
             frozenset(
                 TopicPartition(name, item.partition) for name in found for item in described[name].partitions
             ),
             {name: described[name].topic_id for name in found},
         )
 
-    def _described(self, names: Collection[str], known: Collection[str]) -> Topics:
+    def _described(self, names: Collection[str], known: Collection[str]) -> SubscribedTopics:
         if not names:
-            return Topics(frozenset(), {})
+            return SubscribedTopics(frozenset(), {})
 
-        def ask() -> Topics:
-            results = self.admin.describe_topics(sorted(names), raise_errors=False)
+        def ask() -> SubscribedTopics:
+            results = self.admin.describe_topics(sorted(names), raise_errors=False, timeout=self._contact_s)
             missing: list[str] = []
             partitions: set[TopicPartition] = set()
             ids: dict[str, bytes] = {}
@@ -100,11 +108,11 @@ class ClusterLookup:
                     partitions |= {TopicPartition(name, item.partition) for item in topic.partitions}
             unexpected = [name for name in missing if name not in known]
             if unexpected:
-                raise UnknownTopicError(
+                raise MissingTopicError(
                     f"unknown topic {', '.join(unexpected)} ({self._options.subscription}): "
                     "create it first, or correct the name"
                 )
-            return Topics(frozenset(partitions), ids)
+            return SubscribedTopics(frozenset(partitions), ids)
 
         return self._retried(ask)
 
@@ -158,5 +166,5 @@ _UNKNOWN = (
 )
 
 
-def _only(found: Topics, wanted: Collection[TopicPartition]) -> Topics:
-    return Topics(found.partitions & frozenset(wanted), found.ids)
+def _only(found: SubscribedTopics, wanted: Collection[TopicPartition]) -> SubscribedTopics:
+    return SubscribedTopics(found.partitions & frozenset(wanted), found.ids)

@@ -21,6 +21,7 @@ from klamm.client.ranges import (
 from klamm.errors import ProtocolError
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import ZERO_ID
+from klamm.records.arrow import Columns, Want
 from klamm.records.columns import iter_columns
 from klamm.spark.options.options import SourceOptions, for_client
 from klamm.spark.read.loss import report_loss
@@ -110,11 +111,19 @@ def _after_gap(gone: OffsetsGoneError, wanted: OffsetRange, options: SourceOptio
     return goes_on_at
 
 
-class RecordRows:
+class Builder(Protocol):
+    """What makes rows of columns; `wanted` are those that it needs."""
+
+    wanted: Want
+
+    def batches(self, columns: Columns) -> Iterator[Any]: ...
+
+
+class VisibleRows:
     """Keys, values and the rest of each visible record."""
 
-    def __init__(self, schema: StructType, wanted: OffsetRange, checks_crcs: bool) -> None:
-        self._builder = RowBuilder(schema, wanted.partition)
+    def __init__(self, builder: Builder, wanted: OffsetRange, checks_crcs: bool) -> None:
+        self._builder = builder
         self._wanted = wanted
         self._checks_crcs = checks_crcs
 
@@ -135,8 +144,13 @@ class RecordRows:
 
 
 def _row_maker(options: SourceOptions, schema: StructType, wanted: OffsetRange, checks_crcs: bool) -> Rows:
+    if options.read_schemas is not None:
+        from klamm.spark.read.typed_rows import TypedRowBuilder  # noqa: PLC0415 - few queries need it
+
+        typed = TypedRowBuilder(schema, wanted.partition, options.read_schemas)
+        return VisibleRows(typed, wanted, checks_crcs)
     if options.decode is None:
-        return RecordRows(schema, wanted, checks_crcs)
+        return VisibleRows(RowBuilder(schema, wanted.partition), wanted, checks_crcs)
     from klamm.spark.decode.rows import table_rows  # noqa: PLC0415 - few queries need it
 
     return table_rows(

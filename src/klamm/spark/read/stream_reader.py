@@ -24,7 +24,7 @@ from klamm.protocol.types import TopicPartition
 from klamm.spark.options.options import SourceOptions
 from klamm.spark.read.admission import backlog, limit_by_share, must_wait
 from klamm.spark.read.batch_reader import planned
-from klamm.spark.read.lookup import ClusterLookup, Topics
+from klamm.spark.read.lookup import ClusterLookup, SubscribedTopics
 from klamm.spark.read.loss import report_loss
 from klamm.spark.read.positions import (
     EARLIEST,
@@ -64,7 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._sleep = sleep
         self._lookup = ClusterLookup(options, sleep=sleep)
         self._initial: Positions | None = None
-        self._topics: Topics = Topics(frozenset(), {})
+        self._topics: SubscribedTopics = SubscribedTopics(frozenset(), {})
         self._seen: Positions | None = None  # the last ends of the logs
         self._is_available_now = False
         self._target: Positions | None = None  # what AvailableNow reads up to
@@ -166,7 +166,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._target = latest
         return latest
 
-    def _check_topics(self, at: Positions, topics: Topics) -> None:
+    def _check_topics(self, at: Positions, topics: SubscribedTopics) -> None:
         gone = {partition for partition in at if partition not in topics.partitions}
         if gone:
             self._check_gone(gone)

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from klamm.extras import install_command
 from klamm.spark.setup.home import spark_home
 from klamm.spark.setup.java import SparkSetupError, java_home
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-INSTALL: Final = "pip install 'klamm[spark]'"
 # Package -> the versions that fit, oldest included, newest not.
 FITTING: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int]]]] = {
     "pyspark": ((4, 2), (4, 4)),
@@ -62,11 +62,14 @@ def session(
 ) -> SparkSession:
     """A Spark session: on this machine by default, on any cluster by its master URL.
 
+    A URL of Spark Connect (`sc://host:15002`) gives a session of that server, where klamm must be installed.
     `conf` has Spark's own names and wins over everything here. `quick` is for tests and demonstrations.
     Without Java on the machine a small runtime is fetched once. Raises SparkSetupError with one clear line.
     """
     given = {**(conf or {})}
     where = master or given.get("spark.master") or default_master(os.environ)
+    if where is not None and where.startswith("sc://"):
+        return _remote(app, where, given)
     is_local = prepare(where)
     from pyspark.sql import SparkSession  # noqa: PLC0415 - absent until the extra is installed
 
@@ -84,6 +87,26 @@ def session(
     _activate(spark)
     spark.sparkContext.setLogLevel(log_level)
     return spark
+
+
+def _remote(app: str, url: str, conf: Mapping[str, str]) -> SparkSession:
+    """A session of Spark Connect: Java, Python workers and klamm are the server's."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - absent until the extra is installed
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    check_versions()
+    builder = SparkSession.builder.appName(app).remote(url)
+    for name, value in conf.items():
+        if name != "spark.master":
+            builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except PySparkException as error:
+        if error.getCondition() != "PACKAGE_NOT_INSTALLED":
+            raise
+        raise SparkSetupError(
+            f"Spark Connect needs packages that are not installed: pip install 'pyspark[connect]'. {error}"
+        ) from error
 
 
 def _activate(spark: SparkSession) -> None:
@@ -122,14 +145,16 @@ def check_versions() -> None:
         try:
             found = version(package)
         except PackageNotFoundError:
-            raise SparkSetupError(f"{package} is missing: {INSTALL}") from None
+            raise SparkSetupError(f"{package} is missing: {install_command('spark')}") from None
         numbers = re.match(r"(\d+)\.(\d+)", found)
         release = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
         if not oldest <= release < too_new:
             wanted = f"{oldest[0]}.{oldest[1]} or newer"
             if too_new[0] < 1000:
                 wanted += f", below {too_new[0]}.{too_new[1]}"
-            raise SparkSetupError(f"{package} {found} is not supported, klamm requires {wanted}: {INSTALL}")
+            raise SparkSetupError(
+                f"{package} {found} is not supported, klamm requires {wanted}: {install_command('spark')}"
+            )
 
 
 def prepare_environment(*, is_local: bool, say: Callable[[str], None] = log.warning) -> None:

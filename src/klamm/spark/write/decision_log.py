@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from klamm.client.admin.model import NewTopic
-from klamm.client.consumer.offsets.positions import Committed
+from klamm.client.committed import Committed
 from klamm.client.producer.encoded import EncodedProducer
 from klamm.client.ranges import RangeReader, RangeSettings
 from klamm.clock import Clock

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from klamm.client.admin.model import CommittedOffset
 from klamm.config import ConfigError
+from klamm.groups.sinks import GROUP_SUFFIX, MARK, SLOT_MARK
 from klamm.protocol.types import TopicPartition
 from klamm.spark.read.positions import Positions, from_json
 from klamm.spark.setup.connections import admin
-
-GROUP_SUFFIX: Final = ".sink"
-MARK: Final = "v1;"  # then the query; the offset is the number of the batch
-_SLOT_MARK: Final = "p1;"  # then the batch, `;` and the query; the offset is that of a record
 
 
 class BatchKey(NamedTuple):
@@ -54,7 +51,7 @@ def encode_decision(key: BatchKey) -> tuple[int, str]:
 
 def encode_slot_decision(key: BatchKey) -> str:
     """Metadata that stands for a decision whose offset leads to its record."""
-    return f"{_SLOT_MARK}{key.batch_id};{key.query_id}"
+    return f"{SLOT_MARK}{key.batch_id};{key.query_id}"
 
 
 def decode_decisions(committed: Mapping[TopicPartition, CommittedOffset]) -> tuple[Decision, ...]:
@@ -63,8 +60,8 @@ def decode_decisions(committed: Mapping[TopicPartition, CommittedOffset]) -> tup
     for item in committed.values():
         if item.metadata.startswith(MARK):
             found.append(Decision(item.metadata.removeprefix(MARK), item.offset))
-        elif item.metadata.startswith(_SLOT_MARK):
-            batch_id, _, query_id = item.metadata.removeprefix(_SLOT_MARK).partition(";")
+        elif item.metadata.startswith(SLOT_MARK):
+            batch_id, _, query_id = item.metadata.removeprefix(SLOT_MARK).partition(";")
             found.append(Decision(query_id, int(batch_id)))
     return tuple(found)
 
@@ -97,11 +94,16 @@ def source_offsets(checkpoint: str, batch_id: int) -> Positions:
             f"the offset log of {checkpoint} has format {lines[0] if lines else 'none'}, only v1 is known: "
             "set spark.sql.streaming.offsetLog.formatVersion=1, or leave out commitGroup",
         )
+    written = [topics_of(line) for line in lines[2:]]
+    return lowest([from_json(item) for item in written if item is not None])
+
+
+def lowest(ends: Iterable[Positions]) -> Positions:
+    """Up to where all sources of a query have read: two of one topic may end at different offsets."""
     found: Positions = {}
-    for line in lines[2:]:
-        written = topics_of(line)
-        if written is not None:
-            found |= from_json(written)
+    for positions in ends:
+        for partition, offset in positions.items():
+            found[partition] = min(offset, found.get(partition, offset))
     return found
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from klamm.client.consumer.offsets.positions import Committed
+from klamm.client.committed import Committed
 from klamm.client.producer.transactions.handover import OpenTransaction
 from klamm.clock import SystemClock
 from klamm.errors import KlammError

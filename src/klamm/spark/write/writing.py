@@ -17,6 +17,8 @@ from klamm.errors import KlammError
 from klamm.records.arrow import BinaryInput, EncodedRegion, FixedInput, HeadersInput
 from klamm.records.columns import encode_columns, partition_rows
 from klamm.spark.options.options import SinkOptions
+from klamm.spark.schemas.writing import with_values
+from klamm.spark.write.topics import require_sink_topic
 
 # A little below the largest batch that brokers take by default, header included.
 MAX_REGION_BYTES: Final = 1_000_000
@@ -75,7 +77,10 @@ def write_batches(
     outlet = outlet or AtOnce(producer)
     for batch in batches:
         row_count += batch.num_rows
-        for topic, rows in by_topic(batch, options.topic):
+        for topic, given in by_topic(batch, options.topic):
+            if options.topic is None:  # else the driver has looked
+                require_sink_topic(options, topic)
+            rows = given if options.schemas is None else with_values(given, options.schemas, topic)
             regions = encoded(
                 rows,
                 producer.partition_count(topic),

@@ -203,6 +203,18 @@ class MemoryFiles:
         self._shared.discard(handle)
         return True
 
+    def allocate(self, path: str, size_bytes: int) -> None:
+        handle = self.open(path, create=True)
+        try:
+            while (length := self.size(handle)) < size_bytes:
+                self.pwritev(handle, [bytes(size_bytes - length)], length)
+        finally:
+            self.close(handle)
+
+    def allocated(self, path: str) -> int:
+        file = self._names.get(path)
+        return 0 if file is None else len(file.content)
+
     def disk_space(self, path: str) -> DiskSpace:
         return DiskSpace(-1, -1)
 

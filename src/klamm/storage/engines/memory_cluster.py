@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from random import Random
 from threading import Lock
 
-from klamm.protocol.lazy_dataclass import dataclass, field, replace
 from klamm.protocol.types import id_to_text
 from klamm.storage.cluster import (
     FIRST_PRODUCER_ID,

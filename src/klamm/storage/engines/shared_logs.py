@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
-from klamm.storage.log import LogDirStatus, LogError, LogStore, PartitionLog, Work
+from klamm.storage.durability import Background, Report, SyncRounds
+from klamm.storage.log import EngineLog, LogDirStatus, LogError, LogStore, Work
 from klamm.storage.topic_config import TopicConfig
 
 _logger = logging.getLogger(__name__)
@@ -22,7 +23,7 @@ class SharedLogs:
 
     def __init__(self, store: LogStore) -> None:
         self.store = store
-        self._open: dict[TopicPartition, tuple[BrokerLogs, PartitionLog]] = {}
+        self._open: dict[TopicPartition, tuple[BrokerLogs, EngineLog]] = {}
         self._last_epochs: dict[tuple[TopicPartition, bytes], int] = {}  # also of logs that are closed
 
     def join(self) -> BrokerLogs:
@@ -35,7 +36,7 @@ class SharedLogs:
         topic_id: bytes,
         leader_epoch: int,
         config: TopicConfig,
-    ) -> PartitionLog:
+    ) -> EngineLog:
         """Open a log for a broker; for the broker that led it at an older epoch it is closed."""
         last_epoch = self._last_epochs.get((place, topic_id), -1)
         if last_epoch > leader_epoch or (last_epoch == leader_epoch and self.owner(place) is not None):
@@ -97,8 +98,11 @@ class BrokerLogs:
 
     def open(
         self, topic: str, topic_id: bytes, partition: int, *, leader_epoch: int, config: TopicConfig
-    ) -> PartitionLog:
+    ) -> EngineLog:
         return self._shared.open(self, TopicPartition(topic, partition), topic_id, leader_epoch, config)
+
+    def rounds(self, broker: Background, report: Report) -> SyncRounds:
+        return self._shared.store.rounds(broker, report)
 
     def abandon(self, topic: str, partition: int) -> None:
         self._shared.let_go(self, TopicPartition(topic, partition))
@@ -128,6 +132,9 @@ class BrokerLogs:
 
     def status(self) -> Sequence[LogDirStatus]:
         return self._shared.store.status()
+
+    def why_full(self) -> str:
+        return self._shared.store.why_full()
 
     def start_checkpoint(self, places: Iterable[TopicPartition] | None = None) -> Work:
         return self._shared.store.start_checkpoint(places)

@@ -27,7 +27,7 @@ class PowerLossError(Exception):
 
 
 @dataclass(slots=True, eq=False)  # one that is removed is this one, and not one like it
-class Fault:
+class FailingOperation:
     """The next operation of a kind fails, after letting some through."""
 
     operation: Operation
@@ -73,7 +73,7 @@ class SimulatedFiles(MemoryFiles):
         super().__init__(clock)
         self._random = random
         self.capacity_bytes = capacity_bytes
-        self.faults: list[Fault] = []
+        self.faults: list[FailingOperation] = []
         self.counters = Counters()
         self.power_fails_at: int | None = None  # when `counters.total` gets there
         self._is_off = False

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
+from klamm.assignors.base import PartitionView
+from klamm.assignors.server import GroupAssignor, compute_target
 from klamm.clock import ManualClock
 from klamm.coordinator.group.config import GroupConfig
+from klamm.coordinator.group.consumer.regexes import resolved
+from klamm.coordinator.group.consumer.signals import ComputeTarget, ResolveRegexes, TargetFound
 from klamm.coordinator.group.coordinator import GroupCoordinator
 from klamm.coordinator.group.machine import GroupMachine
 from klamm.coordinator.group.state import GroupState
@@ -64,11 +68,12 @@ class MemoryLog:
         """Nothing is not durable."""
 
 
-class Topics:
+class ScriptedTopics:
     """The topics that exist, with the number of their partitions."""
 
     def __init__(self, partitions: Mapping[str, int]) -> None:
         self.known: dict[str, KnownTopic] = {}
+        self.version = 0
         self._numbers = count(1)
         for name, partition_count in partitions.items():
             self.create(name, partition_count)
@@ -76,6 +81,13 @@ class Topics:
     def create(self, name: str, partition_count: int) -> None:
         topic_id = next(self._numbers).to_bytes(16, "big")
         self.known[name] = KnownTopic(name, topic_id, partition_count)
+        self.version += 1
+
+    def names(self) -> Iterable[str]:
+        return tuple(self.known)
+
+    def partition_views(self, name: str) -> Sequence[PartitionView]:
+        return ()
 
     def are_complete(self) -> bool:
         return True
@@ -97,11 +109,12 @@ class CoordinatorInMemory(Generic[Log]):
         self,
         clock: ManualClock,
         config: GroupConfig,
-        topics: Topics,
+        topics: ScriptedTopics,
         make_log: Callable[[], Log],
         *,
         partition_count: int = 1,
         make_machine: Callable[[GroupConfig], GroupMachine] = GroupMachine,
+        assignors: Mapping[str, GroupAssignor] | None = None,
     ) -> None:
         self.clock = clock
         self.config = config
@@ -110,9 +123,11 @@ class CoordinatorInMemory(Generic[Log]):
         self.logs = {partition: make_log() for partition in range(partition_count)}
         self.epochs = dict.fromkeys(range(partition_count), 0)
         self.on_event: Callable[[Event], object] = lambda _event: None
-        self.loading: list[Shard[Any, Any]] = []
+        self.loading: list[Shard] = []
+        self.outside: list[tuple[Shard, ResolveRegexes | ComputeTarget]] = []  # what shards have asked for
         self.fresh = count(1)
         self.make_machine = make_machine
+        self.assignors = assignors
         self.coordinator = self._coordinator()
 
     def _coordinator(self) -> GroupCoordinator:
@@ -122,6 +137,7 @@ class CoordinatorInMemory(Generic[Log]):
             topics=self.topics,
             host=self,
             make_machine=self.make_machine,
+            assignors=self.assignors,
         )
 
     # --- what the coordinator asks of its host -------------------------------------------------------
@@ -132,22 +148,34 @@ class CoordinatorInMemory(Generic[Log]):
     def tell(self, event: Event) -> None:
         self.on_event(event)
 
-    def act(self, shard: Shard[Any, Any], action: object) -> None:
-        raise AssertionError(f"groups do nothing outside their shard: {action!r}")
+    def act(self, shard: Shard, action: object) -> None:
+        assert isinstance(action, ResolveRegexes | ComputeTarget), f"unknown work for a host: {action!r}"
+        self.outside.append((shard, action))
 
-    def act_early(self, shard: Shard[Any, Any], action: object) -> bool:
+    def work_outside(self) -> None:
+        """Match the regular expressions, and compute the targets, that shards ask for."""
+        while self.outside:
+            shard, action = self.outside.pop(0)
+            topics = self.topics
+            if isinstance(action, ComputeTarget):
+                found: object = TargetFound(action, compute_target(action.assignor, action.group))
+            else:
+                found = resolved(action, topics.names(), topics.version, self.clock.timestamp_ms())
+            shard.signal(found, self.context())
+
+    def act_early(self, shard: Shard, action: object) -> bool:
         return False
 
     def wake(self, at_ms: int) -> None:
         assert at_ms >= self.clock.now_ms()
 
-    def load(self, shard: Shard[Any, Any]) -> None:
+    def load(self, shard: Shard) -> None:
         self.loading.append(shard)
 
     # --- time, disk and leadership -------------------------------------------------------------------
 
     @property
-    def shard(self) -> Shard[Any, Any]:
+    def shard(self) -> Shard:
         """The first one."""
         shard = self.coordinator.shards.by_partition.get(0)
         assert shard is not None
@@ -193,15 +221,17 @@ class CoordinatorInMemory(Generic[Log]):
 
     def next_due_ms(self) -> int | None:
         """When `tick` is to be called."""
-        return self.coordinator.shards.next_look_ms()
+        return self.coordinator.shards.next_check_ms()
 
     def tick(self) -> None:
-        """Fire the timers that are due."""
+        """Fire the timers that are due, after what was begun outside the shards."""
+        self.work_outside()
         self.coordinator.shards.tick(self.context())
 
     def pass_ms(self, duration_ms: int) -> None:
         """Let time pass, firing every timer at its own instant."""
         until_ms = self.clock.now_ms() + duration_ms
+        self.work_outside()
         while True:
             look_ms = self.next_due_ms()
             if look_ms is None or look_ms > until_ms:

@@ -10,6 +10,7 @@ from klamm.client.callables import takes
 from klamm.client.consumer.consumer import Consumer
 from klamm.client.consumer.consumer_operations import ConsumerOperations
 from klamm.client.consumer.group.generation import MemberState
+from klamm.client.consumer.group.heartbeating import HeartbeatingMember, HeartbeatState
 from klamm.client.consumer.group.listener import RebalanceListener
 from klamm.client.consumer.polling.hosts import run_blocking
 from klamm.client.consumer.polling.inbox import Signal
@@ -40,7 +41,7 @@ class Status(Enum):
     GONE = "gone"
 
 
-class Member:
+class ScriptedMember:
     """One consumer. Its application does nothing but poll."""
 
     def __init__(
@@ -109,10 +110,11 @@ class Member:
         """Whether it is a member in this generation and has nothing to do."""
         membership = self._membership
         return (
-            membership.state is MemberState.STABLE
+            membership.state in (MemberState.STABLE, HeartbeatState.STABLE)
+            and not self.engine.joining.is_running
             and not membership.needs_rejoin
             and membership.generation.generation_id == generation
-            and not self._inbox.errands
+            and not self._inbox.jobs
         )
 
     def watches_topics(self, leader_id: str | None) -> bool:
@@ -136,6 +138,7 @@ class Member:
         """The coordinator has answered."""
         if exchange is self._decided:  # else it came by a connection that is broken
             self._decided = None
+            self._world.answered(self, exchange)
             if self.to_coordinator.items:
                 self._traffic.release(self.to_coordinator)
             else:
@@ -200,7 +203,7 @@ class Member:
                 return
             self._is_in_callback, self._is_polling = True, False
             try:
-                run_blocking(self._poller.run_errands())
+                run_blocking(self._poller.run_jobs())
             except Exception as error:  # what the application's poll would raise
                 self._world.poll_failed(self, error)
                 self._polls_again_ms = now_ms + PAUSE_AFTER_ERROR_MS
@@ -250,6 +253,9 @@ class Member:
         self._core.metadata.unlisten(engine.on_metadata)
         engine.coordinator.on_found = engine.joining.on_joined = engine.leading.on_outdated = _ignore
         engine.membership.last_poll_ms = _long_ago
+        if isinstance(engine.membership, HeartbeatingMember):
+            member = engine.membership
+            member.on_target = member.on_stale = member.on_lost = _ignore
 
     def stop_polling(self) -> None:
         self._become(Status.NOT_POLLING)
@@ -271,8 +277,8 @@ class Member:
 class _Recorder(RebalanceListener):
     """Notes each callback, then calls the listener under test."""
 
-    def __init__(self, member: Member, inner: RebalanceListener) -> None:
-        self.member: Member | None = member
+    def __init__(self, member: ScriptedMember, inner: RebalanceListener) -> None:
+        self.member: ScriptedMember | None = member
         self._inner = inner
 
     def on_revoked(self, partitions: list[TopicPartition]) -> Any:
@@ -312,7 +318,7 @@ def _made(make: ListenerMaker | None, consumer: Consumer[Any, Any]) -> Rebalance
 
 
 class _Signal:
-    """A bell. To wait for it is to let the world go on."""
+    """A flag. To wait for it is to let the world go on."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -335,6 +341,7 @@ class _Host:
         self.clock: Clock = world.clock
         self.patience: Clock = world.clock
         self.core = core
+        self.failure: BaseException | None = None  # there is no thread that could fail
         self.signal: Signal = _Signal(world)
 
     def submit(self, work: Callable[[], None]) -> None:

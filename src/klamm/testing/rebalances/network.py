@@ -67,12 +67,13 @@ class Traffic:
 class Exchange:
     """A request on its way, and its answer. The coordinator identifies the request by it."""
 
-    __slots__ = ("_answered", "call", "request", "response")
+    __slots__ = ("_answered", "call", "number", "request", "response")
 
     def __init__(self, call: Call, request: Any, answered: Callable[[Exchange], None]) -> None:
         self.call = call
         self.request = request
         self.response: object = None
+        self.number = 0  # given by who notes it
         self._answered = answered
 
     def keep(self, response: object) -> None:
@@ -163,5 +164,6 @@ COORDINATOR_APIS: Final = frozenset(
     {
         ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP,
         ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_GROUPS,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE,
     }
 )  # fmt: skip

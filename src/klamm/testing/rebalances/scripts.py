@@ -128,6 +128,7 @@ def check_rebalances(
     `make_group` makes a group for a seed. AssertionError with the seed, the shortest script that fails in the
     same way, and its story. `KLAMM_SEED=7` in the environment runs seed 7 alone.
     """
+    __tracebackhide__ = True
     chosen = [int(os.environ[SEED])] if SEED in os.environ else seeds
     for seed in chosen:
         script = random_script(seed, steps, partitions=make_group(seed).partitions)

@@ -7,8 +7,8 @@ from copy import deepcopy
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from klamm.client.assignors.base import Assignor
-from klamm.client.assignors.registry import SETTING, Strategy, load_assignors
+from klamm.assignors.base import Assignor
+from klamm.assignors.registry import SETTING, Strategy, load_assignors
 from klamm.client.consumer.settings import ConsumerSettings, parse
 from klamm.net.metadata import MetadataConfig
 from klamm.net.network import NetworkConfig

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Final
 
+from klamm.assignors.server import GroupAssignor
 from klamm.clock import ManualClock
-from klamm.coordinator.group.classic.membership import ClassicMembership, classic_of
+from klamm.coordinator.group.classic.membership import ClassicMembership, classic_membership
 from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.config import GroupConfig
+from klamm.coordinator.group.consumer.membership import ConsumerGroupMembership, consumer_membership
 from klamm.coordinator.runtime.events import Event
 from klamm.errors import DisconnectedError
 from klamm.protocol.api import ApiKey
@@ -24,11 +26,13 @@ from klamm.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from klamm.protocol.types import TopicPartition
-from klamm.testing.rebalances.coordinator import CoordinatorInMemory, Topics
+from klamm.testing.rebalances.coordinator import CoordinatorInMemory, ScriptedTopics
+from klamm.testing.rebalances.epochs import Targets, is_stable
 from klamm.testing.rebalances.history import Callback, History
 from klamm.testing.rebalances.late_log import LateLog, LateMachine
-from klamm.testing.rebalances.member import Member, Status
+from klamm.testing.rebalances.member import ScriptedMember, Status
 from klamm.testing.rebalances.network import ADDRESS, COORDINATOR_APIS, COORDINATOR_ID, Exchange, Traffic
+from klamm.testing.rebalances.requests import RequestLog
 
 GROUP_ID: Final = "scripted"
 _MOST_MESSAGES: Final = 5_000  # in one instant, and a few hundred for each member: more are a loop
@@ -40,12 +44,13 @@ class World:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: ScriptedTopics,
         config: GroupConfig,
         *,
         racks: Sequence[str] = (),
         seed: int | None = None,
         is_exclusive: bool = True,
+        assignors: Mapping[str, GroupAssignor] | None = None,
     ) -> None:
         self.seed = seed or 0
         self.random = None if seed is None else Random(seed)
@@ -54,16 +59,22 @@ class World:
         self.topics = topics
         self.topics_changed = 0  # how often
         self.history = History()
+        self.requests = RequestLog(topics)
         self.traffic = Traffic(self.random)
-        self.coordinator = CoordinatorInMemory(self.clock, config, topics, LateLog, make_machine=LateMachine)
+        self.targets = Targets(self.history)
+        self.coordinator = CoordinatorInMemory(
+            self.clock, config, topics, LateLog, make_machine=LateMachine, assignors=assignors
+        )
         self.coordinator.on_event = self._happened
         self.coordinator.elect_all()
-        self.members: dict[str, Member] = {}  # those whose process has not ended
-        self.ended: dict[str, Member] = {}  # the last process of each of the others
+        self.members: dict[str, ScriptedMember] = {}  # those whose process has not ended
+        self.ended: dict[str, ScriptedMember] = {}  # the last process of each of the others
         self.poll_errors: list[tuple[str, Exception]] = []
         self.ends_at_errors = True
         self.is_over = False  # something failed that ends the step
-        self.stirred: deque[Member] = deque()  # those whose clients have to go on before the clock does
+        self.stirred: deque[ScriptedMember] = (
+            deque()
+        )  # those whose clients have to go on before the clock does
         self._coordinator_found = FindCoordinatorResponse(
             coordinators=[Coordinator(GROUP_ID, COORDINATOR_ID, *ADDRESS)]
         )
@@ -82,18 +93,20 @@ class World:
         return self.clock.now_ms()
 
     @property
-    def group(self) -> ClassicMembership | None:
+    def group(self) -> ClassicMembership | ConsumerGroupMembership | None:
         """The group, as the coordinator has it."""
         found = self.coordinator.state.groups.get(GROUP_ID)
-        return None if found is None else classic_of(found)
+        return classic_membership(found) or consumer_membership(found)
 
     def unregistered(self) -> tuple[str, ...]:
         """The static members whose last id is in the log, and not the one that they have."""
         found = self.coordinator.state.groups.get(GROUP_ID)
         registration = None if found is None else found.memory.registration
-        logged = (
-            {each.group_instance_id: each.member_id for each in registration.members} if registration else {}
-        )
+        logged: dict[str | None, str] = {}
+        if registration is not None:
+            logged = {each.group_instance_id: each.member_id for each in registration.members}
+        elif found is not None and found.memory.consumer is not None:
+            logged.update(found.memory.consumer.instances)
         return tuple(
             name
             for name, member in self.members.items()
@@ -104,7 +117,7 @@ class World:
 
     # --- what members send ---------------------------------------------------------------------------------
 
-    def request(self, member: Member, exchange: Exchange) -> None:
+    def request(self, member: ScriptedMember, exchange: Exchange) -> None:
         """Pass a request on. Metadata and the coordinator's address come from another connection."""
         key = exchange.call.api_key
         if key in COORDINATOR_APIS:
@@ -119,16 +132,39 @@ class World:
             member.reply(exchange)
         elif key is ApiKey.FIND_COORDINATOR:
             exchange.response = self._coordinator_found
+            line, state = self.history.line_count, self._state()
+            self.requests.requested(line, self.at_ms, member.name, exchange)
+            self.requests.decided(state)
+            self.requests.answered(line, self.at_ms, member.name, exchange, state)
             member.reply(exchange)
         else:
             raise NotImplementedError(
                 f"{key.name}: a scripted group has no records; use klamm.testing.Broker to read and write"
             )
 
-    def decide(self, member: Member, exchange: Exchange) -> None:
+    def decide(self, member: ScriptedMember, exchange: Exchange) -> None:
         """Have the coordinator decide a request."""
         coordinator = self.coordinator
+        self.requests.requested(self.history.line_count, self.at_ms, member.name, exchange)
         coordinator.coordinator.handle(exchange.request, coordinator.context(exchange, member.name))
+        self._look_at_target()
+        self.requests.decided(self._state())
+
+    def answered(self, member: ScriptedMember, exchange: Exchange) -> None:
+        """The coordinator has answered a request."""
+        line = self.history.line_count
+        self.requests.answered(line, self.at_ms, member.name, exchange, self._state())
+
+    def _look_at_target(self) -> None:
+        group = self.group
+        if isinstance(group, ConsumerGroupMembership):
+            self.targets.look(self.at_ms, group, self.coordinator.state)
+
+    def _state(self) -> str:
+        group = self.group
+        if group is None:
+            return "none"
+        return group.state_name if isinstance(group, ConsumerGroupMembership) else group.phase.value
 
     def _metadata(self, request: MetadataRequest) -> MetadataResponse:
         """The topics as they are. Members share the response, which they only read."""
@@ -174,18 +210,27 @@ class World:
 
     def _happened(self, event: Event) -> None:
         self.history.note(self.clock.now_ms(), event)
+        self.targets.happened(event)
+        self.requests.happened(self.history.line_count, self.at_ms, event, self._state())
 
-    def called(self, member: Member, callback: Callback) -> None:
+    def called(self, member: ScriptedMember, callback: Callback) -> None:
         """A listener is about to be called."""
         self.history.called(callback)
         if callback.kind == "assigned" and self._is_exclusive and not self.violation:
             self.violation = self._owned_twice(member, callback.partitions)
             self.is_over |= bool(self.violation)
 
-    def _owned_twice(self, member: Member, partitions: Sequence[TopicPartition]) -> str:
+    def _owned_twice(self, member: ScriptedMember, partitions: Sequence[TopicPartition]) -> str:
         """Partitions that another member has in the same generation, in words."""
+        group = self.group
         for other in self.members.values():
-            if other is member or other.generation != member.generation:
+            if other is member:
+                continue
+            if isinstance(group, ConsumerGroupMembership):
+                is_member = {member.member_id, other.member_id} <= group.memory.members.keys()
+                if other.generation < 0 or not is_member:
+                    continue  # removed, or gone because nobody polls: its listener hears of it later
+            elif other.generation != member.generation:
                 continue
             for partition in partitions:
                 if partition in other.engine.state.partitions:
@@ -195,7 +240,7 @@ class World:
                     )
         return ""
 
-    def poll_failed(self, member: Member, error: Exception) -> None:
+    def poll_failed(self, member: ScriptedMember, error: Exception) -> None:
         """The application's poll has raised an error."""
         self.poll_errors.append((member.name, error))
         self.is_over |= self.ends_at_errors
@@ -243,6 +288,10 @@ class World:
         limit_ms = _NEVER_MS if until_ms is None else until_ms
         while True:
             self.exchange()
+            if coordinator.outside:
+                coordinator.work_outside()
+                self._look_at_target()
+                continue
             if is_done():
                 return True
             next_ms = self._next_ms()
@@ -256,6 +305,7 @@ class World:
             due_ms = coordinator.next_due_ms()
             if due_ms is not None and due_ms <= now_ms:
                 coordinator.tick()
+                self._look_at_target()
             due = [
                 each for each in self.members.values() if each.due_ms is not None and each.due_ms <= now_ms
             ]
@@ -283,6 +333,11 @@ class World:
         running = [each for each in self.members.values() if each.status is Status.RUNNING]
         if group is None:
             return not running
+        if isinstance(group, ConsumerGroupMembership):
+            is_watched = all(
+                each.topics_seen == self.topics_changed or not each.watches_topics(None) for each in running
+            )
+            return is_watched and is_stable(group, running, self.topics.version)
         if group.phase not in (Phase.STABLE, Phase.EMPTY) or group.pending:
             return False
         if {each.member_id for each in running} != group.members.keys():

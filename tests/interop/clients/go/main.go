@@ -368,6 +368,13 @@ func handle(c command) (answer, error) {
 }
 
 func main() {
+	if len(os.Args) == 3 && os.Args[1] == "secured" {
+		if err := thereAndBack(os.Args[2]); err != nil {
+			fmt.Println("error:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {

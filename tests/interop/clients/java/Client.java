@@ -218,13 +218,16 @@ public final class Client {
             "sticky", "org.apache.kafka.clients.consumer.StickyAssignor",
             "cooperative-sticky", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
         properties.put("group.id", command.get("group").asText());
-        properties.put("group.protocol", "classic");
         properties.put("enable.auto.commit", "false");
         properties.put("auto.offset.reset", "earliest");
-        properties.put("session.timeout.ms", sessionTimeoutMs);
-        properties.put("heartbeat.interval.ms", sessionTimeoutMs / 10);
         properties.put("fetch.max.wait.ms", "200");
-        properties.put("partition.assignment.strategy", assignors.get(command.get("assignor").asText()));
+        String protocol = command.get("protocol").asText();
+        properties.put("group.protocol", protocol);
+        if (protocol.equals("classic")) {
+            properties.put("session.timeout.ms", sessionTimeoutMs);
+            properties.put("heartbeat.interval.ms", sessionTimeoutMs / 10);
+            properties.put("partition.assignment.strategy", assignors.get(command.get("assignor").asText()));
+        }
         if (!command.get("instance_id").isNull()) {
             properties.put("group.instance.id", command.get("instance_id").asText());
         }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from internals.jar import Jar, JarClient
-from klamm.storage.log import PartitionLog
+from klamm.storage.log import EngineLog
 
 
 class AdminJar(Jar):
@@ -18,9 +18,9 @@ class AdminJar(Jar):
         self._is_closed = False
 
     @property
-    def logs(self) -> dict[tuple[str, int], PartitionLog]:
+    def logs(self) -> dict[tuple[str, int], EngineLog]:
         """The logs that serve."""
-        return {(each.topic, each.partition): each.log for each in self.services.partitions}
+        return {(each.topic, each.partition): cast(EngineLog, each.log) for each in self.services.partitions}
 
     def close(self) -> None:
         if not self._is_closed:

@@ -19,6 +19,7 @@ from unit.broker.apis.admin_jar import AdminJar
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 NAME = "transaction.version"
+GROUPS = "group.version"
 
 
 def update(
@@ -34,13 +35,14 @@ def shown(jar: AdminJar, version: int = 4) -> tuple[int, Mapping[str, int], Mapp
     answer = jar.connect().ask(ApiKey.API_VERSIONS, version, ApiVersionsRequest("klamm", "1"))
     return (
         answer.finalized_features_epoch,
-        {each.name: each.max_version_level for each in answer.finalized_features},
+        {each.name: each.max_version_level for each in answer.finalized_features if each.name != GROUPS},
         {each.name: (each.min_version, each.max_version) for each in answer.supported_features},
     )
 
 
 def test_a_new_cluster_begins_with_transactions_of_version_2(jar: AdminJar) -> None:
-    assert shown(jar) == (0, {NAME: 2}, {NAME: (0, 2)})
+    assert shown(jar) == (0, {NAME: 2}, {NAME: (0, 2), GROUPS: (0, 1)})
+    assert jar.services.image.features.levels == {NAME: 2, GROUPS: 1}
     # Java's clients before 4.0 fail on a supported range from 0 on, so version 3 leaves it out
     assert shown(jar, 3) == (0, {NAME: 2}, {})
 

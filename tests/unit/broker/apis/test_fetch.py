@@ -185,7 +185,7 @@ def test_the_brokers_own_limit_counts_too() -> None:
 @pytest.mark.parametrize("offset", [4, 2, -1])
 def test_an_offset_outside_the_log_is_out_of_range(jar: Jar, client: JarClient, offset: int) -> None:
     fill(jar, a_batch(jar), a_batch(jar), a_batch(jar))
-    partition_of(jar).log.delete_records(3)
+    partition_of(jar).retention.delete_records(3)
     data = fetch(client, a_fetch(jar, offset=offset, max_wait_ms=10_000))
     assert data.error_code == ErrorCode.offset_out_of_range
     assert (data.high_watermark, data.last_stable_offset, data.log_start_offset) == (-1, -1, -1)

@@ -103,6 +103,39 @@ def test_a_negative_limit_ends_the_wait(jar: Jar, client: JarClient) -> None:
     assert codes(client.ask(ApiKey.FETCH, 12, request)) == [ErrorCode.unknown_server_error]
 
 
+@pytest.mark.parametrize(
+    ("max_bytes", "partition_max_bytes", "batches"),
+    [
+        (800, 190, [2, 2, 2, 2, 0, 0]),
+        (400, 190, [2, 2, 0, 0, 0, 0]),
+        (250, 190, [2, 0, 0, 0, 0, 0]),
+        (100, 190, [1, 0, 0, 0, 0, 0]),
+        (800, 50, [1, 0, 0, 0, 0, 0]),
+    ],
+)
+def test_limits_over_several_partitions_let_through_the_batches_that_kafka_sends_whole(
+    jar: Jar, client: JarClient, max_bytes: int, partition_max_bytes: int, batches: list[int]
+) -> None:
+    # Given nine batches of 91 bytes in each of six partitions
+    jar.create_topic("six", partitions=6)
+    batch = a_batch(jar, value=b"x" * 20)
+    assert len(batch) == 91
+    for partition in range(6):
+        for _ in range(9):
+            client.ask(ApiKey.PRODUCE, 9, a_produce(jar, batch, topic="six", partition=partition))
+    # Then each partition has what Apache Kafka 4.3.1 sends, without the batch that it cuts
+    request = a_fetch(
+        jar,
+        topic="six",
+        offsets=dict.fromkeys(range(6), 0),
+        max_bytes=max_bytes,
+        partition_max_bytes=partition_max_bytes,
+    )
+    response = client.ask(ApiKey.FETCH, 12, request)
+    sizes = [len(each.records or b"") for each in response.responses[0].partitions]
+    assert sizes == [91 * count for count in batches]
+
+
 @pytest.mark.parametrize(("partition_max_bytes", "aborted"), [(10_000, []), (10, None), (0, [])])
 def test_a_batch_that_did_not_fit_hides_whether_transactions_were_aborted(
     client: JarClient, partition_max_bytes: int, aborted: list[object] | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -46,6 +46,13 @@ def test_a_group_has_the_settings_of_the_newer_kinds(jar: AdminJar) -> None:
     assert synonyms(entry(jar, (GROUP, "g"), SESSION)) == [(f"group.{SESSION}", "45000", 5)]
     level = entry(jar, (GROUP, "g"), "share.isolation.level")
     assert synonyms(level) == [("share.isolation.level", "read_uncommitted", 5)]
+
+
+def test_a_group_without_a_setting_has_the_brokers_and_says_so(make_jar: Callable[..., AdminJar]) -> None:
+    jar = make_jar({f"group.{SESSION}": "46000"})
+    found = entry(jar, (GROUP, "g"), SESSION)
+    assert (found.value, found.config_source) == ("46000", 4)
+    assert synonyms(found) == [(f"group.{SESSION}", "46000", 4), (f"group.{SESSION}", "45000", 5)]
 
 
 def test_settings_of_a_group_are_kept(jar: AdminJar, restart: Restart) -> None:

@@ -31,7 +31,7 @@ from klamm.protocol.messages.offset_for_leader_epoch import (
 )
 from klamm.records.compression import Codec
 from klamm.storage.cluster import ClusterStoreError
-from klamm.storage.engines.simulated_disk import Fault
+from klamm.storage.engines.simulated_disk import FailingOperation
 from klamm.testing.requests import a_batch, a_fetch, a_produce
 
 
@@ -147,7 +147,7 @@ def test_a_lookup_that_nobody_waits_for_any_more_is_forgotten(jar: Jar, client: 
 
 
 def test_a_lookup_hears_that_its_partition_is_gone_or_cut_back(jar: Jar, client: JarClient) -> None:
-    jar.files.faults.append(Fault("sync"))
+    jar.files.faults.append(FailingOperation("sync"))
     client.ask(ApiKey.PRODUCE, 9, a_produce(jar, acks=1))
     assert found(list_offset(client, -1)) == (0, 0, -1)
     jar.disk.delay_ms = 100
@@ -277,7 +277,7 @@ def test_a_deletion_that_the_disk_refused_can_be_asked_for_again() -> None:
     jar.create_topic("t")
     fill(jar, a_batch(jar), a_batch(jar))
     client = jar.connect()
-    jar.files.faults.append(Fault("sync"))
+    jar.files.faults.append(FailingOperation("sync"))
     answer = delete(client, 1)
     assert (answer.error_code, answer.low_watermark) == (56, -1)
     assert delete(client, 1).low_watermark == 1

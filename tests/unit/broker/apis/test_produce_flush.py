@@ -14,7 +14,7 @@ from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 from klamm.records.record import decode_records
-from klamm.storage.engines.simulated_disk import Fault
+from klamm.storage.engines.simulated_disk import FailingOperation
 from klamm.testing.requests import a_batch, a_fetch, a_produce
 
 
@@ -140,7 +140,7 @@ def test_a_timeout_of_zero_ends_when_the_disk_is_stuck(jar: Jar, client: JarClie
 
 def test_a_disk_that_refuses_a_flush_costs_the_batch_and_nothing_else(jar: Jar, client: JarClient) -> None:
     assert produce_one(client, a_produce(jar)).error_code == 0
-    jar.files.faults.append(Fault("sync"))
+    jar.files.faults.append(FailingOperation("sync"))
     answer = produce_one(client, a_produce(jar))
     assert (answer.error_code, answer.base_offset) == (56, -1)
     log = partition_of(jar).log
@@ -177,7 +177,7 @@ def test_several_batches_share_the_fate_of_their_flush(jar: Jar, client: JarClie
     jar.create_topic("u", partitions=2)
     batches = {("u", index): a_batch(jar) for index in range(2)}
     assert lines_of(client.ask(ApiKey.PRODUCE, 9, a_produce(jar, batches=batches))) == [(0, 0), (0, 0)]
-    jar.files.faults.append(Fault("sync"))
+    jar.files.faults.append(FailingOperation("sync"))
     refused = client.ask(ApiKey.PRODUCE, 9, a_produce(jar, batches=batches))
     assert (56, -1) in lines_of(refused)
     assert list(jar.services.deadlines) == []

@@ -6,7 +6,7 @@ Numbers in parentheses are those of the scenarios in the specification of transa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,7 +23,7 @@ from klamm.protocol.messages.incremental_alter_configs import (
 from klamm.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from klamm.protocol.types import TopicPartition
 from klamm.storage import producer_state
-from klamm.storage.log import PartitionLog
+from klamm.storage.log import EngineLog
 from klamm.testing.requests import a_batch, a_produce
 
 PRODUCER = 7
@@ -51,10 +51,10 @@ def coordinator(jar: Jar) -> SmallCoordinator:
     return coordinator
 
 
-def log_of(jar: Jar, partition: int = 0) -> PartitionLog:
+def log_of(jar: Jar, partition: int = 0) -> EngineLog:
     found = jar.services.partitions.get("t", partition)
     assert found is not None
-    return found.log
+    return cast(EngineLog, found.log)
 
 
 def a_transactional(

@@ -6,7 +6,7 @@ Numbers in parentheses are those of the scenarios in the specification of transa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -31,7 +31,7 @@ from klamm.protocol.types import TopicPartition
 from klamm.records.batch import iter_headers
 from klamm.records.committed import visible_batches
 from klamm.records.record import decode_records
-from klamm.storage.log import PartitionLog
+from klamm.storage.log import EngineLog
 from klamm.testing.requests import a_batch, a_fetch, a_produce
 
 A, B = 4001, 4002
@@ -98,10 +98,10 @@ class World:
         return offset
 
     @property
-    def log(self) -> PartitionLog:
+    def log(self) -> EngineLog:
         found = self.jar.services.partitions.get("t", 0)
         assert found is not None
-        return found.log
+        return cast(EngineLog, found.log)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from klamm.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from klamm.protocol.types import ZERO_ID
 from klamm.storage.cluster import ClusterStoreError
 from klamm.storage.engines.memory_cluster import MemoryCluster
-from klamm.storage.engines.simulated_disk import Fault
+from klamm.storage.engines.simulated_disk import FailingOperation
 from unit.broker.apis.admin_jar import AdminJar
 
 MakeJar = Callable[..., AdminJar]
@@ -103,7 +103,7 @@ def test_a_bad_setting_is_told_with_what_to_write_instead(jar: AdminJar) -> None
 
 
 def test_a_topic_whose_log_cannot_be_made_is_none(jar: AdminJar) -> None:
-    jar.files.faults.append(Fault("create", error_number=ENOSPC))
+    jar.files.faults.append(FailingOperation("create", error_number=ENOSPC))
     result = create(jar, a_topic("t"), a_topic("u"))
     assert {name: each.error_code for name, each in result.items()} == {
         "t": ErrorCode.kafka_storage_error,

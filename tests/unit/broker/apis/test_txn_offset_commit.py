@@ -103,7 +103,6 @@ def test_only_the_first_commit_of_a_transaction_is_verified(
     assert len(coordinator.asked) == 2
 
 
-@pytest.mark.plain
 def test_a_commit_that_comes_before_its_shard_is_unloaded_is_sent_to_the_new_coordinator(
     jar: Jar, client: JarClient, coordinator: SmallCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

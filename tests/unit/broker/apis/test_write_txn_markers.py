@@ -6,6 +6,7 @@ Numbers in parentheses are those of the scenarios in the specification of transa
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
@@ -29,8 +30,8 @@ from klamm.protocol.types import ZERO_ID
 from klamm.records.batch import TimestampType, crc_is_valid, parse_header
 from klamm.records.layout import OffsetCommitValue
 from klamm.records.markers import decode_marker
-from klamm.storage.engines.simulated_disk import Fault
-from klamm.storage.log import AppendOrigin, PartitionLog
+from klamm.storage.engines.simulated_disk import FailingOperation
+from klamm.storage.log import AppendOrigin, EngineLog
 from klamm.testing.requests import a_batch
 
 PRODUCER = 4001
@@ -49,10 +50,10 @@ def client(jar: Jar) -> JarClient:
     return jar.connect()
 
 
-def log_of(jar: Jar, topic: str = "t", partition: int = 0) -> PartitionLog:
+def log_of(jar: Jar, topic: str = "t", partition: int = 0) -> EngineLog:
     found = jar.services.partitions.get(topic, partition)
     assert found is not None
-    return found.log
+    return cast(EngineLog, found.log)
 
 
 def open_transaction(
@@ -267,7 +268,7 @@ def test_the_answer_waits_for_the_disk(jar: Jar, client: JarClient) -> None:
 
 def test_a_marker_that_the_disk_refuses_leaves_the_transaction_open(jar: Jar, client: JarClient) -> None:
     open_transaction(jar)
-    jar.files.faults.append(Fault("sync"))
+    jar.files.faults.append(FailingOperation("sync"))
     assert write(client, a_marker()) == {("t", 0): ErrorCode.kafka_storage_error}
     log = log_of(jar)
     assert (log.log_end_offset, log.last_stable_offset) == (3, 0)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from internals.cluster_jar import ClusterJar
-from klamm.broker.broker import Broker
+from klamm.broker.broker import BrokerNode
 from klamm.broker.cluster.image import ClusterImage
 from klamm.broker.cluster.topic_names import OFFSETS_TOPIC
 from klamm.broker.net.server import StartError
@@ -408,13 +408,13 @@ def test_a_lease_that_cannot_be_looked_at_is_a_failure_of_the_store(
 def test_a_broker_that_takes_long_to_start_keeps_its_lease(
     three: ClusterJar, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    open_partitions = Broker._open_partitions
+    open_partitions = BrokerNode._open_partitions
 
-    async def slowly(starting: Broker, *arguments: Any) -> None:
+    async def slowly(starting: BrokerNode, *arguments: Any) -> None:
         await asyncio.sleep(20)  # more than twice as long as a lease is valid
         await open_partitions(starting, *arguments)
 
-    monkeypatch.setattr(Broker, "_open_partitions", slowly)
+    monkeypatch.setattr(BrokerNode, "_open_partitions", slowly)
     with caplog.at_level(logging.WARNING):
         three.start(4)
     assert states(three)[4] is BrokerState.RUNNING
@@ -424,16 +424,16 @@ def test_a_broker_that_takes_long_to_start_keeps_its_lease(
 def test_a_broker_that_is_replaced_while_it_starts_registers_anew(
     three: ClusterJar, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load_image = Broker._load_image
+    load_image = BrokerNode._load_image
 
-    def replaced(starting: Broker) -> ClusterImage:
+    def replaced(starting: BrokerNode) -> ClusterImage:
         image = load_image(starting)
         (me,) = (each for each in three.cluster.brokers() if each.broker_id == 4)
         three.leases.end(4)
         three.members[1].cluster.take_over(me, [])
         return image
 
-    monkeypatch.setattr(Broker, "_load_image", replaced)
+    monkeypatch.setattr(BrokerNode, "_load_image", replaced)
     member = three.start(4)
     assert states(three)[4] is BrokerState.RUNNING
     three.pass_ms(20_000)
@@ -443,9 +443,9 @@ def test_a_broker_that_is_replaced_while_it_starts_registers_anew(
 def test_a_store_that_fails_while_a_broker_starts_is_an_error_with_its_reason(
     three: ClusterJar, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: Broker) -> ClusterImage:
+    def fail(_: BrokerNode) -> ClusterImage:
         raise ClusterStoreError("connection refused")
 
-    monkeypatch.setattr(Broker, "_load_image", fail)
+    monkeypatch.setattr(BrokerNode, "_load_image", fail)
     with pytest.raises(StartError, match="the cluster store failed: connection refused"):
         three.start(4)

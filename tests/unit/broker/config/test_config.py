@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from klamm.broker.config.broker_config import BrokerConfig
+from klamm.broker.config.security_settings import LISTENER_SETTINGS
 from klamm.broker.config.settings import BROKER_SETTINGS
 from klamm.broker.net.listeners import Listener
 from klamm.config import ConfigError, RawValue, as_text
@@ -22,9 +23,14 @@ def test_nothing_set_gives_the_defaults() -> None:
 def test_every_setting_with_an_effect_has_a_typed_field_or_is_part_of_one() -> None:
     fields = {field.name.replace("_", ".") for field in dataclasses.fields(BrokerConfig)}
     composed = {"broker.id", "log.dir", "listener.security.protocol.map", "controller.listener.names"}
+    composed |= {
+        "security.inter.broker.protocol",
+        *(name for name, setting in LISTENER_SETTINGS.items() if setting.has_effect),
+    }
+    composed -= fields
     effective = {name for name, setting in BROKER_SETTINGS.settings.items() if setting.has_effect}
     assert effective - fields == composed | (effective & set(BROKER_DEFAULT_SETTINGS.settings))
-    assert fields - effective == {"layers", "hostname"}
+    assert fields - effective == {"layers", "hostname", "listener.values"}
 
 
 def test_every_default_keeps_its_own_rule_and_every_setting_says_what_it_does() -> None:
@@ -82,6 +88,7 @@ def test_several_listeners_each_have_their_advertised_address() -> None:
         {
             "listeners": "plaintext://127.0.0.1:0, LAN://[::1]:9093",
             "advertised.listeners": "LAN://broker.example:19093,PLAINTEXT://127.0.0.1:0",
+            "listener.security.protocol.map": "LAN:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         }
     )
     assert config.listeners == (Listener("PLAINTEXT", "127.0.0.1", 0), Listener("LAN", "::1", 9093))
@@ -110,12 +117,20 @@ def test_a_listener_without_a_host_advertises_this_machines_name() -> None:
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners", "host name"),
         ({"advertised.listeners": "PLAINTEXT://:9092"}, "advertised.listeners", "host name"),
         ({"advertised.listeners": "LAN://h:9092"}, "advertised.listeners", "not in listeners"),
-        ({"listeners": "SSL://h:9092"}, "listener.security.protocol.map", "PLAINTEXT only"),
+        ({"listeners": "LAN://h:9092"}, "listener.security.protocol.map", "add LAN:PLAINTEXT"),
+        ({"listener.security.protocol.map": "LAN:TLS"}, "listener.security.protocol.map", "expected one of"),
+        ({"listener.name.lan.ssl.client.auth": "none"}, "listener.name.lan.ssl.client.auth", "plaintext"),
         (
-            {"listeners": "LAN://h:9092", "listener.security.protocol.map": "LAN:SASL_SSL"},
-            "listener.security.protocol.map",
-            "PLAINTEXT only",
+            {"listener.name.plaintext.ssl.keystore.lokation": "x"},
+            "listener.name.plaintext.ssl.keystore.lokation",
+            "did you mean listener.name.plaintext.ssl.keystore.location",
         ),
+        (
+            {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
+            "security.inter.broker.protocol",
+            "both set",
+        ),
+        ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol", "no listener has"),
         ({"listener.security.protocol.map": "LAN"}, "listener.security.protocol.map", "LAN:PLAINTEXT"),
         ({"node.id": "1", "broker.id": "2"}, "broker.id", "set only node.id"),
         ({"log.dirs": "a,b,a"}, "log.dirs", "each once"),
@@ -134,7 +149,7 @@ def test_a_listener_without_a_host_advertises_this_machines_name() -> None:
         ({"transaction.version": "3"}, "transaction.version", "from 0 to 2"),
         ({"klamm.flush": "never"}, "klamm.flush", "commit, os"),
         ({"klamm.decompress.max.bytes": "1000"}, "klamm.decompress.max.bytes", "not below 1048576"),
-        ({"ssl.keystore.location": "x"}, "ssl.keystore.location", "unknown setting"),
+        ({"ssl.keystore.loc": "x"}, "ssl.keystore.loc", "unknown setting"),
         ({"log.retention.hour": "1"}, "log.retention.hour", "log.retention.hours"),
     ],
 )  # fmt: skip
@@ -163,7 +178,10 @@ def test_settings_made_while_running_win_over_those_of_the_start() -> None:
 
 
 def test_other_brokers_connect_to_the_first_listener_or_to_the_one_that_is_named() -> None:
-    two = {"listeners": "OUTSIDE://:9092,INSIDE://:9093", "listener.security.protocol.map": ""}
+    two = {
+        "listeners": "OUTSIDE://:9092,INSIDE://:9093",
+        "listener.security.protocol.map": "OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT",
+    }
     assert BrokerConfig.from_settings(two).inter_broker_listener_name == "OUTSIDE"
     named = BrokerConfig.from_settings({**two, "inter.broker.listener.name": "inside"})
     assert named.inter_broker_listener_name == "INSIDE"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from klamm.broker.net.context import ClientSoftware, RequestContext
 from klamm.coordinator.runtime.machine import CorruptLogError
 from klamm.coordinator.runtime.outcome import Context, Outcome
-from klamm.coordinator.runtime.shard import ACTIVE, Shard, ShardHost
+from klamm.coordinator.runtime.shard import ACTIVE, Shard
+from klamm.coordinator.runtime.shard_host import ShardHost
 from klamm.coordinator.runtime.shards import Shards
 from klamm.coordinator.runtime.timers import Timer
 from klamm.protocol.errors import ErrorCode
@@ -69,7 +70,7 @@ class LedgerMachine:
         self.published: list[int] = []
         self.durable_offset = 0
 
-    def decide(self, request: object, context: Context) -> Outcome[int, int]:
+    def decide(self, request: object, context: Context) -> Outcome:
         match request:
             case Published(total):
                 return Outcome(notes=(total,))
@@ -112,10 +113,10 @@ class LedgerMachine:
             raise CorruptLogError("no whole batch")
         return next_offset
 
-    def loaded(self, context: Context) -> Outcome[int, int]:
+    def loaded(self, context: Context) -> Outcome:
         return Outcome()
 
-    def unloaded(self, error_code: ErrorCode) -> Outcome[int, int]:
+    def unloaded(self, error_code: ErrorCode) -> Outcome:
         return Outcome()
 
     def error_response(self, request: object, error_code: ErrorCode) -> object:
@@ -131,8 +132,12 @@ class Ledger:
     def __init__(self, topic: str, host: ShardHost) -> None:
         self._host = host
         self.shards: Shards[int, int] = Shards(topic, make_machine=LedgerMachine, host=host)
+        self.handlers: dict[type, Callable[[Any, Context], None]] = {Add: self._handle}
 
-    def handle(self, request: Any, context: Context) -> None:
+    def partition_for(self, key: str) -> int:
+        return 0
+
+    def _handle(self, request: Any, context: Context) -> None:
         shard = self.shards.by_partition.get(0)
         if shard is not None and shard.status is ACTIVE:
             shard.handle(request, context)
@@ -140,7 +145,7 @@ class Ledger:
             self._host.send(context.token, Sum(error_code=self.shards.why_not(0)))
 
     @property
-    def shard(self) -> Shard[int, int]:
+    def shard(self) -> Shard:
         return self.shards.by_partition[0]
 
     @property

@@ -43,7 +43,7 @@ from klamm.protocol.messages.offset_fetch import (
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from klamm.records.batch import iter_headers
 from klamm.records.record import decode_records
-from klamm.storage.engines.simulated_disk import Fault
+from klamm.storage.engines.simulated_disk import FailingOperation
 from klamm.testing.requests import a_produce
 
 NOT_THERE = ErrorCode.coordinator_not_available
@@ -348,7 +348,7 @@ def test_a_fetch_behind_a_commit_of_its_connection_finds_it(
 def test_a_flush_that_fails_is_told_and_forgotten(jar: Jar) -> None:
     client = ready(jar)
     client.ask(ApiKey.OFFSET_COMMIT, 8, commit(1))
-    jar.files.faults.append(Fault("sync"))
+    jar.files.faults.append(FailingOperation("sync"))
     client.send(ApiKey.OFFSET_COMMIT, 8, commit(2))
     jar.pass_ms(20)
     (answer,) = client.new_answers()
@@ -394,7 +394,7 @@ def test_shards_are_loaded_one_after_the_other_and_everybody_else_has_a_turn_in_
             return not self.parts
 
     for shard in (Long("a", 2), Long("b", 1)):
-        jar.services.groups.load(cast(Shard[Any, Any], shard))
+        jar.services.groups.load(cast(Shard, shard))
     jar.loop.settle()
     assert turns == ["a", "others", "a", "others", "b", "others"]
 

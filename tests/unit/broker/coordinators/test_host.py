@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,7 @@ from klamm.coordinator.runtime.shard import Shard, ShardStatus
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import iter_headers
 from klamm.records.record import decode_records
-from klamm.storage.engines.simulated_disk import Fault
+from klamm.storage.engines.simulated_disk import FailingOperation
 from klamm.storage.log import AppendOrigin
 from unit.broker.coordinators.ledger import ANYONE, Add, Ledger, LedgerMachine, Published, Sum
 
@@ -43,7 +42,7 @@ class Books(CoordinatorHost[Ledger]):
         self.actions: list[object] = []
         topic.attach(self)
 
-    def act(self, shard: Shard[Any, Any], action: object) -> None:
+    def act(self, shard: Shard, action: object) -> None:
         self.actions.append(action)
 
     def stop(self) -> None:
@@ -88,6 +87,16 @@ def test_a_topic_is_created_once_and_its_shards_load(jar: Jar, books: Books) -> 
     late.stop()
 
 
+def test_partitions_that_load_together_are_one_line(jar: Jar, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "klamm.broker.coordinators")
+    books = Books(jar)
+    books.topic.create()
+    jar.pass_ms(10)
+    served = [line for line in caplog.messages if "served" in line]
+    assert served == ["2 partitions of __transaction_state are served, loaded in 0 ms"]
+    books.stop()
+
+
 def test_before_the_topic_is_there_nothing_coordinates(jar: Jar) -> None:
     books = Books(jar)
     assert books.ask(Add(1), ANYONE) == Sum(error_code=ErrorCode.not_coordinator)
@@ -118,7 +127,7 @@ def test_an_action_begins_when_its_decision_is_durable_and_its_result_enters_lat
 
 
 def test_an_action_whose_decision_is_lost_never_begins(jar: Jar, books: Books) -> None:
-    jar.files.faults.append(Fault("sync"))
+    jar.files.faults.append(FailingOperation("sync"))
     response = books.ask(Add(3, publish=True), ANYONE)
     jar.pass_ms(50)
     assert answered(response).error_code == ErrorCode.not_coordinator
@@ -253,7 +262,7 @@ def test_a_log_that_nobody_else_flushes_is_flushed_for_the_shard(jar: Jar, books
 def test_a_flush_that_fails_while_loading_leaves_what_the_log_holds(jar: Jar, books: Books) -> None:
     books.ask(Add(1), ANYONE)
     jar.pass_ms(10)
-    jar.files.faults.append(Fault("sync"))
+    jar.files.faults.append(FailingOperation("sync"))
     partition = partition_of(jar)
     batch = LedgerMachine().encode((4,), 0)
     partition.log.append(batch, now_ms=0, timestamp_ms=0, origin=AppendOrigin.COORDINATOR)

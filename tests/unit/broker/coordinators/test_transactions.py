@@ -46,7 +46,7 @@ from klamm.protocol.types import TopicPartition
 from klamm.records.batch import iter_headers
 from klamm.records.markers import decode_marker
 from klamm.records.record import decode_records
-from klamm.storage.engines.simulated_disk import Fault
+from klamm.storage.engines.simulated_disk import FailingOperation
 from klamm.testing.requests import a_batch, a_produce
 
 SETTINGS = {"transaction.state.log.num.partitions": "4", "offsets.topic.num.partitions": "4"}
@@ -200,9 +200,8 @@ def test_the_topic_is_made_when_a_coordinator_is_first_looked_for(jar: Jar) -> N
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_22_every_producer_without_a_transactional_id_gets_another_producer_id(
-    jar: Jar, version: int
-) -> None:
+# scenario 22 of transactions
+def test_every_producer_without_a_transactional_id_gets_another_producer_id(jar: Jar, version: int) -> None:
     client = jar.connect()
     request = InitProducerIdRequest(None)
     given = [client.ask(ApiKey.INIT_PRODUCER_ID, version, request) for _ in range(3)]
@@ -259,7 +258,7 @@ def test_a_decision_and_its_markers_fail_together(jar: Jar) -> None:
         assert producer.produce() == producer.end() == 0
     written = markers(jar)
     assert producer.produce() == 0
-    jar.files.faults.append(Fault("sync"))
+    jar.files.faults.append(FailingOperation("sync"))
     assert producer.end() == ErrorCode.not_coordinator
     assert described(jar).transaction_state == "Ongoing"
     assert markers(jar) == written
@@ -267,7 +266,8 @@ def test_a_decision_and_its_markers_fail_together(jar: Jar) -> None:
     assert markers(jar) == [*written, (True, 3, 0)]
 
 
-def test_48_49_after_the_commit_the_old_epoch_writes_nothing(jar: Jar) -> None:
+# scenarios 48, 49 of transactions
+def test_after_the_commit_the_old_epoch_writes_nothing(jar: Jar) -> None:
     producer = a_producer(jar)
     assert producer.produce() == 0
     before = producer.identity
@@ -290,7 +290,8 @@ def test_offsets_are_committed_with_the_transaction_or_not_at_all(jar: Jar) -> N
     assert producer.client.ask(ApiKey.ADD_OFFSETS_TO_TXN, 4, request).error_code == 0
 
 
-def test_95_the_second_instance_fences_the_first(jar: Jar) -> None:
+# scenario 95 of transactions
+def test_the_second_instance_fences_the_first(jar: Jar) -> None:
     first = a_producer(jar)
     assert first.produce() == 0
     second = Producer(jar)
@@ -304,7 +305,8 @@ def test_95_the_second_instance_fences_the_first(jar: Jar) -> None:
     assert second.end() == 0
 
 
-def test_51_a_producer_that_is_too_slow_is_aborted_and_the_reason_is_on_record(jar: Jar) -> None:
+# scenario 51 of transactions
+def test_a_producer_that_is_too_slow_is_aborted_and_the_reason_is_on_record(jar: Jar) -> None:
     producer = a_producer(jar, timeout_ms=5_000)
     assert producer.produce() == 0
     jar.pass_ms(20_000)
@@ -333,7 +335,8 @@ def events(jar: Jar) -> list[dict[str, Any]]:
     ]
 
 
-def test_23_85_after_a_power_failure_an_open_transaction_goes_on() -> None:
+# scenarios 23, 85 of transactions
+def test_after_a_power_failure_an_open_transaction_goes_on() -> None:
     jar = a_jar()
     producer = a_producer(jar)
     assert producer.produce() == 0
@@ -350,12 +353,13 @@ def test_23_85_after_a_power_failure_an_open_transaction_goes_on() -> None:
     after.close()
 
 
-def test_80_after_a_power_failure_what_was_decided_is_completed_by_itself() -> None:
+# scenario 80 of transactions
+def test_after_a_power_failure_what_was_decided_is_completed_by_itself() -> None:
     jar = a_jar()
     producer = a_producer(jar)
     assert producer.produce() == 0
     # The markers do not get through: the broker dies before they are written.
-    jar.services.remote.write = lambda marker, partitions, after=None: []  # type: ignore[method-assign]
+    jar.services.transactions.write = lambda marker, partitions, after: []  # type: ignore[method-assign]
     producer.client.send(ApiKey.END_TXN, 5, EndTxnRequest(producer.name, *producer.identity, True))
     jar.pass_ms(2 * MAX_HELD_MS)
     (answer,) = producer.client.new_answers()
@@ -396,7 +400,8 @@ def test_a_marker_that_a_broker_does_not_answer_for_is_sent_again(
     assert markers(jar, 0) == markers(jar, 1) == [(True, 1, 0)]
 
 
-def test_88_a_topic_that_is_deleted_meanwhile_holds_nothing_up(jar: Jar) -> None:
+# scenario 88 of transactions
+def test_a_topic_that_is_deleted_meanwhile_holds_nothing_up(jar: Jar) -> None:
     jar.create_topic("other")
     producer = a_producer(jar)
     assert producer.produce() == 0
@@ -406,7 +411,8 @@ def test_88_a_topic_that_is_deleted_meanwhile_holds_nothing_up(jar: Jar) -> None
     assert described(jar).transaction_state == "CompleteCommit"
 
 
-def test_97_transactions_are_listed(jar: Jar) -> None:
+# scenario 97 of transactions
+def test_transactions_are_listed(jar: Jar) -> None:
     a_producer(jar, "idle")
     assert a_producer(jar, "busy").produce() == 0
     request = ListTransactionsRequest(state_filters=["Ongoing", "Foo"])

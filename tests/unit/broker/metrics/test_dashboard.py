@@ -41,7 +41,14 @@ def variables() -> Iterator[str]:
             yield query["query"] if isinstance(query, dict) else query
 
 
-EXPRESSIONS = [*expressions(DASHBOARD["panels"]), *variables()]
+def alerts() -> Iterator[str]:
+    """Those of the page on metrics."""
+    text = (ROOT / "docs" / "metrics.md").read_text()
+    for block, line in re.findall(r"^  expr: (?:\|\n((?:    .+\n)+)|(.+))", text, re.MULTILINE):
+        yield block or line
+
+
+EXPRESSIONS = [*expressions(DASHBOARD["panels"]), *variables(), *alerts()]
 
 
 @pytest.fixture(scope="module")
@@ -49,20 +56,22 @@ def exported() -> Iterator[dict[str, set[str]]]:
     """The metrics of a broker that has done a bit of everything, with their labels."""
     jar = Jar({"offsets.topic.num.partitions": "1"})
     jar.create_topic("t")
+    jar.create_topic("u")
     metrics = jar.broker.measure()
     client = jar.connect()
     client.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("a-client", "1.2"))
     client.ask(ApiKey.FIND_COORDINATOR, 2, FindCoordinatorRequest("g", 0))
     jar.pass_ms(10)
     client.ask(ApiKey.PRODUCE, 9, a_produce(jar))
-    row = OffsetCommitRequestPartition(0, 0, -1, "")
-    client.ask(
-        ApiKey.OFFSET_COMMIT,
-        7,
-        OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(bytes(16), "t", [row])]),
-    )
+    for topic, offset in (("t", 0), ("u", 9)):  # the latter is beyond the end
+        row = OffsetCommitRequestPartition(0, offset, -1, "")
+        client.ask(
+            ApiKey.OFFSET_COMMIT,
+            7,
+            OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(bytes(16), topic, [row])]),
+        )
     jar.connect().send_bytes(b"GET / HTTP/1.1\r\n")
-    jar.loop.settle()
+    jar.pass_ms(2_000)
     found: dict[str, set[str]] = {}
     for line in "".join(metrics.page()).splitlines():
         if not line.startswith("#"):
@@ -74,6 +83,7 @@ def exported() -> Iterator[dict[str, set[str]]]:
 
 def test_the_dashboard_has_panels() -> None:
     assert len(EXPRESSIONS) >= 15
+    assert len(list(alerts())) >= 3
     assert DASHBOARD["uid"] == "klamm"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from klamm.broker.metrics import lag
 from klamm.broker.metrics.metrics import Metrics
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
+from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from klamm.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -52,10 +54,10 @@ def produce(jar: Jar, client: JarClient, count: int, partition: int = 0) -> None
     assert answer.responses[0].partition_responses[0].error_code == 0
 
 
-def commit(client: JarClient, **offsets: int) -> None:
+def commit(client: JarClient, group_id: str = "g", metadata: str = "", **offsets: int) -> None:
     """Commit for group g: `commit(client, p0=5)`."""
-    rows = [OffsetCommitRequestPartition(int(key[1:]), value, -1, "") for key, value in offsets.items()]
-    request = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(bytes(16), "t", rows)])
+    rows = [OffsetCommitRequestPartition(int(key[1:]), value, -1, metadata) for key, value in offsets.items()]
+    request = OffsetCommitRequest(group_id=group_id, topics=[OffsetCommitRequestTopic(bytes(16), "t", rows)])
     answer = client.ask(ApiKey.OFFSET_COMMIT, 7, request)
     assert {item.error_code for item in answer.topics[0].partitions} == {0}
 
@@ -165,16 +167,73 @@ def test_a_partition_that_waits_for_its_turn_shows_no_less_than_its_lag(
     assert (page["lag_seconds 0"], page["lag_seconds 1"]) == (1.0, 1.0)
 
 
-def test_records_below_the_log_start_are_not_unread(jar: Jar, client: JarClient, metrics: Metrics) -> None:
+WITHOUT = "klamm_consumergroup_partitions_without_lag"
+
+
+def without_lag(metrics: Metrics) -> dict[str, int]:
+    """The number of partitions of topic t in which the lag of group g is not known, by reason."""
+    shape = re.compile(WITHOUT + r'\{consumergroup="g",topic="t",reason="(\w+)"\} (\d+)')
+    return {reason: int(count) for reason, count in shape.findall("".join(metrics.page()))}
+
+
+def join(jar: Jar, client: JarClient) -> None:
+    """A member of group g that is subscribed to topic t."""
+
+    def request(member_id: str) -> JoinGroupRequest:
+        return JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=30_000,
+            rebalance_timeout_ms=60_000,
+            member_id=member_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol("range", bytes.fromhex("000000000001000174ffffffff"))],
+        )
+
+    member_id = ""
+    for _ in range(2):  # the first one gives the id
+        client.send(ApiKey.JOIN_GROUP, 9, request(member_id))
+        jar.pass_ms(4_000)
+        answer: Any = client.new_answers()[0]
+        member_id = answer.member_id
+    assert answer.error_code == 0
+
+
+def test_partitions_of_a_subscribed_topic_without_a_commit_have_no_lag(
+    jar: Jar, client: JarClient, metrics: Metrics
+) -> None:
     produce(jar, client, 2)
-    commit(client, p0=0)
-    jar.pass_ms(6_000)
-    produce(jar, client, 2)
+    produce(jar, client, 2, partition=1)
+    commit(client, p0=2)
+    join(jar, client)
+    page = found(metrics)
+    assert without_lag(metrics) == {"nothing_committed": 1}  # partition 2 is empty: nothing is unread there
+    assert page["lag 0"] == 0
+    assert "lag_sum" not in page
+    assert "max_lag_seconds" not in page
+
+
+def test_a_commit_outside_of_the_log_has_no_lag(jar: Jar, client: JarClient, metrics: Metrics) -> None:
+    for number in range(PARTITIONS):
+        produce(jar, client, 2, partition=number)
+    commit(client, p0=0, p1=50, p2=1)
     partition = jar.services.partitions.get("t", 0)
     assert partition is not None
-    partition.log.delete_records(2)
+    partition.retention.delete_records(2)
     jar.pass_ms(1_000)
-    assert (found(metrics)["lag 0"], found(metrics)["lag_seconds 0"]) == (4, 1.0)
+    page = found(metrics)
+    assert without_lag(metrics) == {"before_start": 1, "beyond_end": 1}
+    assert {name for name in page if name.startswith("lag")} == {"lag 2", "lag_seconds 2"}
+    assert page["max_lag_seconds"] == 1.0  # it is at least that
+
+
+def test_what_an_exactly_once_sink_stores_is_no_lag(jar: Jar, client: JarClient, metrics: Metrics) -> None:
+    produce(jar, client, 5)
+    commit(client, "query.sink", "v1;query", p0=1)
+    page = "".join(metrics.page())
+    assert 'kafka_consumergroup_members{consumergroup="query.sink"} 0' in page
+    assert not re.search(r"(lag|offset)[a-z_]*\{[^}]*query\.sink", page)
+    commit(client, "other.sink", p0=1)  # a group that only has such a name
+    assert re.search(r'group_lag\{consumergroup="other\.sink"[^}]*\} 4', "".join(metrics.page()))
 
 
 def test_a_deleted_topic_leaves_the_page(jar: Jar, client: JarClient, metrics: Metrics) -> None:
@@ -197,3 +256,59 @@ def test_a_topic_made_anew_is_looked_up_anew(jar: Jar, client: JarClient, metric
     commit(client, p0=0)
     jar.pass_ms(1_000)
     assert found(metrics)["lag_seconds 0"] == 1.0
+
+
+def verdicts(metrics: Metrics) -> list[str]:
+    """What the page says is wrong with group g."""
+    shape = r'^klamm_consumergroup_verdict\{consumergroup="g",verdict="([^"]+)"\} 1$'
+    return re.findall(shape, "".join(metrics.page()), re.MULTILINE)
+
+
+def test_a_group_that_nobody_reads_for_has_that_verdict_once_its_last_commit_is_old(
+    jar: Jar, client: JarClient, metrics: Metrics
+) -> None:
+    produce(jar, client, 2)
+    commit(client, p0=1)
+    assert verdicts(metrics) == []  # a program that commits without joining works like this
+    jar.pass_ms(60_001)
+    assert verdicts(metrics) == ["nobody reads"]
+    commit(client, p0=2)
+    assert verdicts(metrics) == []
+
+
+def test_an_offset_that_the_log_does_not_have_is_a_verdict(
+    jar: Jar, client: JarClient, metrics: Metrics
+) -> None:
+    commit(client, p0=50)
+    assert verdicts(metrics) == ["offset out of range"]
+
+
+def test_a_group_that_rebalances_says_so_and_counts_what_is_parked_until_when(
+    jar: Jar, client: JarClient, metrics: Metrics
+) -> None:
+    join(jar, client)  # its leader has not sent an assignment yet
+    page = "".join(metrics.page())
+    assert verdicts(metrics) == ["rebalance under way"]
+    purgatory = "kafka_server_delayedoperationpurgatory_purgatorysize"
+    assert f'{purgatory}{{delayedOperation="Rebalance"}} 1\n' in page
+    assert f'{purgatory}{{delayedOperation="Heartbeat"}} 1\n' in page
+    assert 'klamm_group_parked_requests{request="JoinGroup"} 0\n' in page
+    left = re.search(r'klamm_group_rebalance_deadline_seconds\{consumergroup="g"\} (.+)', page)
+    assert left is not None
+    assert 0 < float(left[1]) <= 60
+
+
+def test_a_join_that_waits_for_another_member_is_counted(
+    jar: Jar, client: JarClient, metrics: Metrics
+) -> None:
+    join(jar, client)
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=60_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol("range", bytes.fromhex("000000000001000174ffffffff"))],
+    )
+    jar.connect().send(ApiKey.JOIN_GROUP, 3, request)  # a version that is not asked for an id first
+    jar.pass_ms(10)
+    assert 'klamm_group_parked_requests{request="JoinGroup"} 1\n' in "".join(metrics.page())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -13,15 +13,17 @@ import pytest
 
 from internals.jar import Jar
 from internals.transactions import SmallCoordinator
-from klamm.broker.broker import Broker
+from klamm.broker.broker import BrokerNode
+from klamm.broker.cluster.serve_window import ServeWindow
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.metrics.exposition import Family, render
 from klamm.broker.metrics.http import SLICE_LINES, MetricsPage
 from klamm.broker.metrics.metrics import Metrics
+from klamm.broker.net.http_access import MOST_OF_ADDRESS, HttpAccess, HttpAdmission
 from klamm.broker.partitions.markers import TransactionMarker
 from klamm.broker.storage import open_storage
 from klamm.clock import SystemClock
-from klamm.config import ConfigError
+from klamm.config import ConfigError, Password
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.api_versions import ApiVersionsRequest
 from klamm.protocol.messages.metadata import MetadataRequest
@@ -153,7 +155,27 @@ def test_a_loop_that_was_held_up_is_told_once(jar: Jar, metrics: Metrics) -> Non
     jar.loop.call_later(0.5, jar.clock.advance, 3000)
     jar.pass_ms(5000)
     assert figures(metrics)["klamm_event_loop_lag_seconds"] == pytest.approx(2.5, abs=0.1)
-    assert figures(metrics)["klamm_event_loop_lag_seconds"] == 0
+    assert "klamm_event_loop_lag_seconds" not in figures(metrics)  # it was not measured in between
+    jar.pass_ms(1500)
+    assert figures(metrics)["klamm_event_loop_lag_seconds"] == pytest.approx(0, abs=0.1)
+
+
+def test_what_was_not_measured_has_no_figure(jar: Jar, metrics: Metrics) -> None:
+    names = ("partition_load_time_max", "max_clean_time_secs")
+    assert [name for name in figures(metrics) if name.endswith(names)] == []
+
+
+STATE = "kafka_server_kafkaserver_brokerstate"
+
+
+def test_a_broker_whose_lease_is_not_renewed_is_not_said_to_run(jar: Jar, metrics: Metrics) -> None:
+    assert figures(metrics)[STATE] == 3
+    window = ServeWindow(jar.loop, jar.clock.now_ms, 3000)
+    window.renewed(jar.clock.now_ms())
+    jar.services.serve_window = window
+    assert figures(metrics)[STATE] == 3
+    jar.pass_ms(3000)
+    assert figures(metrics)[STATE] == 127
 
 
 def test_labels_and_explanations_are_escaped() -> None:
@@ -181,6 +203,57 @@ class Wire(asyncio.Transport):
         self.ended = "aborted"
 
 
+OPEN = HttpAccess()
+
+
+def a_page(
+    jar: Jar, lines: Callable[[], Iterator[str]] = lambda: iter(["a 1\n"]), access: HttpAccess = OPEN
+) -> MetricsPage:
+    return MetricsPage(HttpAdmission(jar.loop, lambda _peer, _reason: None), lines, access)
+
+
+@pytest.mark.parametrize(
+    ("fields", "access", "status"),
+    [
+        (b"Authorization: Bearer s3cret", HttpAccess(Password("s3cret")), b"200 OK"),
+        (b"authorization: bearer  s3cret", HttpAccess(Password("s3cret")), b"200 OK"),
+        (b"Authorization: Bearer wrong", HttpAccess(Password("s3cret")), b"401 Unauthorized"),
+        (b"Authorization: Bearer \xff", HttpAccess(Password("s3cret")), b"401 Unauthorized"),
+        (b"Authorization: Basic s3cret", HttpAccess(Password("s3cret")), b"401 Unauthorized"),
+        (b"Host: 127.0.0.1", HttpAccess(Password("s3cret"), only_local_names=True), b"401 Unauthorized"),
+        (b"Host: localhost:9404", HttpAccess(only_local_names=True), b"200 OK"),
+        (b"Host: [::1]:9404", HttpAccess(only_local_names=True), b"200 OK"),
+        (b"Host: evil.example", HttpAccess(only_local_names=True), b"403 Forbidden"),
+        (b"Host: prometheus.example", HttpAccess(), b"200 OK"),
+    ],
+)
+def test_the_page_is_refused_to_who_has_no_token_and_to_web_pages(
+    jar: Jar, fields: bytes, access: HttpAccess, status: bytes
+) -> None:
+    wire, page = Wire(), a_page(jar, access=access)
+    page.connection_made(wire)
+    page.data_received(b"GET /metrics HTTP/1.0\r\n" + fields + b"\r\n\r\n")
+    if b"200" not in status:
+        assert wire.written == b""  # the answer is delayed
+        jar.loop.pass_ms(100)
+    head = wire.written.split(b"\r\n")
+    assert (head[0], wire.ended) == (b"HTTP/1.1 " + status, "closed")
+    assert (b"WWW-Authenticate: Bearer" in head) == (b"401" in status)
+    assert b"a 1" not in wire.written or b"200" in status
+
+
+def test_connections_that_ask_nothing_are_few_and_do_not_stay(jar: Jar) -> None:
+    told: list[str] = []
+    admission = HttpAdmission(jar.loop, lambda _peer, reason: told.append(reason))
+    wires = [Wire() for _ in range(MOST_OF_ADDRESS + 1)]
+    for wire in wires:
+        MetricsPage(admission, lambda: iter(()), HttpAccess()).connection_made(wire)
+    assert [wire.ended for wire in wires] == [""] * MOST_OF_ADDRESS + ["aborted"]
+    assert told == ["the port METRICS has as many connections as it serves"]
+    jar.loop.pass_ms(10_000)
+    assert {wire.ended for wire in wires} == {"aborted"}
+
+
 @pytest.mark.parametrize(
     ("pieces", "status", "ended"),
     [
@@ -195,7 +268,7 @@ class Wire(asyncio.Transport):
 def test_the_page_is_given_to_who_asks_for_it(
     jar: Jar, pieces: list[bytes], status: bytes, ended: str
 ) -> None:
-    wire, page = Wire(), MetricsPage(jar.loop, lambda: iter(["a 1\n", "", "b 2\n"]))
+    wire, page = Wire(), a_page(jar, lambda: iter(["a 1\n", "", "b 2\n"]))
     page.connection_made(wire)
     for piece in pieces:
         page.data_received(piece)
@@ -216,7 +289,7 @@ def test_a_large_page_is_sent_in_slices_while_the_client_reads(jar: Jar) -> None
             printed.append(number)
             yield f"n {number}\n"
 
-    wire, page = Wire(), MetricsPage(jar.loop, numbers)
+    wire, page = Wire(), a_page(jar, numbers)
     page.connection_made(wire)
     page.data_received(b"GET /metrics HTTP/1.0\r\n\r\n")
     # One slice, then it is the turn of others; none while the client does not read
@@ -230,7 +303,7 @@ def test_a_large_page_is_sent_in_slices_while_the_client_reads(jar: Jar) -> None
     assert wire.written.endswith(b"n 1499\nn 1500\n")
     # A client that has gone away costs nothing more
     printed.clear()
-    wire, page = Wire(), MetricsPage(jar.loop, numbers)
+    wire, page = Wire(), a_page(jar, numbers)
     page.connection_made(wire)
     page.data_received(b"GET /metrics HTTP/1.0\r\n\r\n")
     page.connection_lost(None)
@@ -243,7 +316,7 @@ def test_a_broker_listens_for_prometheus_where_it_is_told_to() -> None:
         settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "klamm.metrics.listener": "127.0.0.1:0"}
         config, clock = BrokerConfig.from_settings(settings), SystemClock()
         storage = open_storage(config, clock=clock, random=Random(1), sleep=time.sleep, in_memory=True)
-        broker = Broker(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
+        broker = BrokerNode(config, clock=clock, random=Random(1), storage=storage, sleep=time.sleep)
         await broker.start()
         assert broker.metrics_listener is not None
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.metrics_listener.port)
@@ -258,7 +331,7 @@ def test_a_broker_listens_for_prometheus_where_it_is_told_to() -> None:
 
 
 def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match="expected host:port"):
+    with pytest.raises(ConfigError, match="expected HOST:PORT"):
         BrokerConfig.from_settings({"klamm.metrics.listener": "9404"})
 
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from internals.jar import Jar, JarClient
-from klamm.broker.net.connection import MAX_UNDECIDED
 from klamm.broker.net.context import RequestContext
+from klamm.broker.net.intake import MAX_UNDECIDED
+from klamm.broker.net.throttling import Quotas, throttled
 from klamm.broker.services import Services
-from klamm.protocol.api import ApiKey
+from klamm.protocol.api import OWN_APIS, ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.api_versions import ApiVersionsRequest
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
@@ -107,12 +108,15 @@ def test_features_are_told_as_each_version_can_bear_them(jar: Jar, client: JarCl
     third = client.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("kafka", "1"))
     fourth = client.ask(ApiKey.API_VERSIONS, 4, ApiVersionsRequest("kafka", "1"))
     for answer in (third, fourth):
-        (level,) = answer.finalized_features
-        assert (level.name, level.min_version_level, level.max_version_level) == ("transaction.version", 2, 2)
+        assert {
+            (each.name, each.min_version_level, each.max_version_level) for each in answer.finalized_features
+        } == {("transaction.version", 2, 2), ("group.version", 1, 1)}
         assert answer.finalized_features_epoch >= 0
     assert not third.supported_features
-    (supported,) = fourth.supported_features
-    assert (supported.name, supported.min_version, supported.max_version) == ("transaction.version", 0, 2)
+    assert {(each.name, each.min_version, each.max_version) for each in fourth.supported_features} == {
+        ("transaction.version", 0, 2),
+        ("group.version", 0, 1),
+    }
 
 
 def test_api_versions_tells_what_the_routes_serve_in_ascending_order(jar: Jar, client: JarClient) -> None:
@@ -121,7 +125,8 @@ def test_api_versions_tells_what_the_routes_serve_in_ascending_order(jar: Jar, c
     assert told == sorted(told)
     assert told[0] == (0, 0, 13)  # Produce is served from 3 on, and told from 0 on
     assert (1, 4, 18) in told
-    assert {key for key, _, _ in told} == {int(route.api_key) for route in jar.services.routes.routes}
+    served = {route.api_key for route in jar.services.routes.routes}
+    assert {key for key, _, _ in told} == served - OWN_APIS
 
 
 def test_unknown_tags_in_header_and_body_are_skipped(jar: Jar, client: JarClient) -> None:
@@ -296,22 +301,6 @@ def test_metadata_may_be_the_first_request(jar: Jar, client: JarClient) -> None:
     assert [topic.name for topic in answer.topics] == ["t"]
 
 
-@pytest.mark.parametrize(
-    ("setting", "ips"),
-    [("max.connections.per.ip", ["10.0.0.1"] * 3), ("max.connections", ["10.0.0.1", "10.0.0.2", "10.0.0.3"])],
-)
-def test_one_connection_too_many_is_closed_at_once(setting: str, ips: list[str]) -> None:
-    jar = Jar({setting: "2"})
-    clients = [jar.connect(ip=ip) for ip in ips]
-    assert [client.is_closed for client in clients] == [False, False, True]
-    jar.loop.settle()
-    clients[0].close()
-    jar.loop.settle()
-    assert not jar.connect(ip=ips[0]).is_closed
-    jar.close()
-
-
-@pytest.mark.plain
 def test_a_handler_that_breaks_answers_in_its_own_shape(
     jar: Jar, client: JarClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -406,11 +395,21 @@ def test_software_is_remembered_for_the_connection(jar: Jar, client: JarClient) 
     assert client.protocol.client_software == ("kafka", "1")
 
 
-class SlowDown:
+class SlowDown(Quotas):
     """Throttles one client."""
 
-    def throttle_ms(self, context: RequestContext, api_key: ApiKey, response: object, /) -> int:
-        return 70 if context.client_id == "greedy" else 0
+    def __init__(self) -> None:
+        self.counted: list[tuple[ApiKey, int]] = []
+
+    def settle(
+        self, context: RequestContext, api_key: ApiKey, request_bytes: int, response: Any, /
+    ) -> tuple[Any, int]:
+        self.counted.append((api_key, request_bytes))
+        throttle_ms = 70 if context.client_id == "greedy" else 0
+        return throttled(response, throttle_ms), throttle_ms
+
+    def spent(self, context: RequestContext, since_s: float, /) -> None:
+        """Time is not limited."""
 
 
 def test_a_throttle_time_goes_to_the_client_that_caused_it_and_to_no_other(jar: Jar) -> None:
@@ -420,8 +419,83 @@ def test_a_throttle_time_goes_to_the_client_that_caused_it_and_to_no_other(jar: 
     for _ in range(2):
         assert greedy.ask(ApiKey.HEARTBEAT, 4, alive).throttle_time_ms == 70
         assert modest.ask(ApiKey.HEARTBEAT, 4, alive).throttle_time_ms == 0
+        jar.pass_ms(70)
         assert greedy.ask(ApiKey.PRODUCE, 9, a_produce(jar)).throttle_time_ms == 70
+        jar.pass_ms(70)
     assert greedy.ask(ApiKey.API_VERSIONS, 1, ApiVersionsRequest()).throttle_time_ms == 70
+    jar.pass_ms(70)
     assert (
         greedy.ask(ApiKey.API_VERSIONS, 0, ApiVersionsRequest()).throttle_time_ms == 0
     )  # has no place for it
+
+
+def test_a_throttled_client_is_not_read_until_its_time_is_over(jar: Jar) -> None:
+    jar.services.quotas = SlowDown()
+    greedy = jar.connect(client_id="greedy")
+    # The second request is in the same segment, the third comes later.
+    both = b"".join(greedy.request(ApiKey.METADATA, 5, metadata()) for _ in range(2))
+    greedy.send_bytes(both)
+    jar.loop.settle()
+    assert len(greedy.new_answers()) == 1
+    assert greedy.transport.is_unread()
+    greedy.send(ApiKey.METADATA, 5, metadata())
+    jar.pass_ms(69)
+    assert greedy.new_answers() == []
+    jar.pass_ms(1)
+    assert len(greedy.new_answers()) == 1
+    jar.pass_ms(70)
+    assert len(greedy.new_answers()) == 1
+    jar.pass_ms(70)
+    assert not greedy.transport.is_unread()
+
+
+def test_a_produce_without_an_answer_mutes_its_connection(jar: Jar) -> None:
+    quotas = jar.services.quotas = SlowDown()
+    greedy = jar.connect(client_id="greedy")
+    silent = greedy.request(ApiKey.PRODUCE, 9, a_produce(jar, acks=0))
+    greedy.send_bytes(silent)
+    greedy.send(ApiKey.METADATA, 5, metadata())
+    jar.pass_ms(69)
+    assert greedy.frames() == []
+    assert quotas.counted == [(ApiKey.PRODUCE, len(silent) - 4)]
+    jar.pass_ms(2)
+    assert len(greedy.frames()) == 1
+
+
+def test_what_was_decided_before_a_throttle_time_is_answered_within_it(jar: Jar) -> None:
+    jar.disk.delay_ms = 20
+    jar.services.quotas = SlowDown()
+    greedy = jar.connect(client_id="greedy")
+    greedy.send_bytes(
+        b"".join(greedy.request(ApiKey.PRODUCE, 9, a_produce(jar)) for _ in range(2))
+        + greedy.request(ApiKey.METADATA, 5, metadata())
+    )
+    jar.pass_ms(60)
+    assert len(greedy.new_answers()) == 2
+    jar.pass_ms(70)
+    assert len(greedy.new_answers()) == 1
+
+
+def test_bytes_that_cannot_be_read_end_a_muted_connection_when_its_time_is_over(jar: Jar) -> None:
+    jar.services.quotas = SlowDown()
+    greedy = jar.connect(client_id="greedy")
+    greedy.send_bytes(greedy.request(ApiKey.METADATA, 5, metadata()) + frame(b"") * 2)
+    jar.pass_ms(69)
+    assert not greedy.is_closed
+    jar.pass_ms(2)
+    assert greedy.is_closed
+
+
+def test_a_muted_connection_ends_with_its_client_and_with_its_broker(jar: Jar) -> None:
+    jar.services.quotas = SlowDown()
+    gone, left = (jar.connect(client_id="greedy") for _ in range(2))
+    for each in (gone, left):
+        each.ask(ApiKey.METADATA, 5, metadata())
+    gone.close()
+    jar.loop.settle()
+    assert jar.broker.server.connection_count == 1
+    left.protocol.stop()
+    jar.loop.settle()
+    assert left.is_closed
+    assert jar.broker.server.connection_count == 0
+    jar.pass_ms(200)

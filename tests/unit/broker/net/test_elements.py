@@ -1,4 +1,4 @@
-"""Arrays that compiled code reads and writes are what the codec would have made of them."""
+"""The partitions of commits that the core reads and writes are what the codec would have made of them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,6 @@ from klamm.protocol.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
-)
-from klamm.protocol.messages.produce import (
-    BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-    TopicProduceResponse,
 )
 from klamm.protocol.schema import load_struct, schema_versions
 from klamm.records.core import TopicCommits
@@ -105,76 +95,6 @@ def test_an_answer_is_written_as_the_codec_does(
     )
     written = b"".join(response_encoder(ApiKey.OFFSET_COMMIT, version, writer_of)(response))
     assert written == b"".join(response_encoder(ApiKey.OFFSET_COMMIT, version)(response))
-
-
-PRODUCE_VERSIONS = list(schema_versions(ApiKey.PRODUCE))
-batches = st.none() | st.binary(max_size=300)
-produced_topics = st.builds(
-    TopicProduceData,
-    st.just(bytes(range(16))),
-    st.text("t", max_size=3),
-    st.lists(st.builds(PartitionProduceData, int32s, batches), max_size=4),
-)
-produce_requests = st.builds(
-    ProduceRequest, st.none() | st.text("x", max_size=3), topic_data=st.lists(produced_topics, max_size=3)
-)
-explained = st.builds(BatchIndexAndErrorMessage, int32s, st.none() | st.text(max_size=5))
-produced = st.builds(
-    PartitionProduceResponse,
-    int32s,
-    st.integers(-1, 200),
-    int64s,
-    int64s,
-    int64s,
-    st.just([]) | st.lists(explained, max_size=2),
-    st.none() | st.text(max_size=5),
-    st.none() | st.builds(LeaderIdAndEpoch, int32s, int32s),
-)
-
-
-def produce_read_by(decode: Decode, frame: bytes) -> Any:
-    """What there is in a frame, with batches as bytes; DecodeError when it is not a request."""
-    try:
-        request = decode(frame, 0)
-    except DecodeError:
-        return DecodeError
-    for topic in request.topic_data:
-        for each in topic.partition_data:
-            each.records = None if each.records is None else bytes(each.records)
-    return request
-
-
-@few
-@given(st.sampled_from(PRODUCE_VERSIONS), produce_requests, st.data())
-def test_a_produce_is_read_and_refused_as_the_codec_does(
-    version: int, request: ProduceRequest, data: st.DataObject
-) -> None:
-    frame = bytearray(b"".join(request_encoder(ApiKey.PRODUCE, version)(request)))
-    for _ in range(data.draw(st.integers(0, 2))):
-        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
-    cut = bytes(frame[: data.draw(st.just(len(frame)) | st.integers(0, len(frame)))])
-    decode = request_decoder(ApiKey.PRODUCE, version, reader_of)
-    assert produce_read_by(decode, cut) == produce_read_by(request_decoder(ApiKey.PRODUCE, version), cut)
-
-
-def test_unknown_tags_of_a_partition_are_skipped() -> None:
-    # transactional id, acks, timeout, one topic, its id, one partition, records, tags 5 and 300, no more tags
-    partition = b"\x00\x00\x00\x07" + b"\x03ab" + b"\x02" + b"\x05\x01x" + b"\xac\x02\x02yz"
-    frame = b"\x00\xff\xff" + bytes(4) + b"\x02" + bytes(16) + b"\x02" + partition + b"\x00\x00"
-    decode = request_decoder(ApiKey.PRODUCE, 13, reader_of)
-    read = produce_read_by(decode, frame)
-    assert read == produce_read_by(request_decoder(ApiKey.PRODUCE, 13), frame)
-    assert [(each.index, each.records) for each in read.topic_data[0].partition_data] == [(7, b"ab")]
-
-
-@few
-@given(st.sampled_from(PRODUCE_VERSIONS), st.lists(st.lists(produced, max_size=4), max_size=3))
-def test_a_produce_is_answered_as_the_codec_does(
-    version: int, answers: list[list[PartitionProduceResponse]]
-) -> None:
-    response = ProduceResponse([TopicProduceResponse(bytes(16), "t", each) for each in answers])
-    written = b"".join(response_encoder(ApiKey.PRODUCE, version, writer_of)(response))
-    assert written == b"".join(response_encoder(ApiKey.PRODUCE, version)(response))
 
 
 def test_everything_else_is_left_to_the_codec() -> None:

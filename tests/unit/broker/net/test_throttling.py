@@ -15,6 +15,12 @@ def test_a_shared_response_is_not_changed() -> None:
     assert throttled(shared, 0) is shared
 
 
+def test_a_longer_time_of_the_handler_stays() -> None:
+    own = HeartbeatResponse(throttle_time_ms=80)
+    assert throttled(own, 50) is own
+    assert throttled(own, 90).throttle_time_ms == 90
+
+
 def test_a_response_without_a_throttle_time_stays_as_it_is() -> None:
     response = WriteTxnMarkersResponse()
     assert throttled(response, 50) is response

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import gc
+import weakref
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import cast
 
 import pytest
@@ -14,10 +17,14 @@ from klamm.broker.partitions.flusher import LATER_MS, Flusher
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.storage.durability import Background, SyncTicket
+from klamm.storage.engines.postgresql.flushing import DatabaseRounds
+from klamm.storage.engines.postgresql.rounds import PostgresRounds, RestOfRound
 from klamm.storage.engines.segments.kernel_sync import KernelSync
+from klamm.storage.engines.segments.rounds import SegmentRounds
 from klamm.storage.engines.segments.sync import SegmentSyncTicket
-from klamm.storage.engines.simulated_disk import Fault
-from klamm.storage.log import LogError, RestOfRound, SyncTicket
+from klamm.storage.engines.simulated_disk import FailingOperation
+from klamm.storage.log import LogError
 from klamm.testing.requests import a_batch, a_produce
 
 
@@ -69,7 +76,7 @@ def test_all_partitions_share_a_round_and_the_next_one_gathers_meanwhile(jar: Ja
 def test_a_partition_that_cannot_be_flushed_harms_no_other(jar: Jar) -> None:
     client = jar.connect()
     client.send(ApiKey.PRODUCE, 9, a_produce(jar, batches={("t", index): a_batch(jar) for index in range(3)}))
-    jar.files.faults.append(Fault("sync"))
+    jar.files.faults.append(FailingOperation("sync"))
     jar.pass_ms(20)
     codes = errors(client)
     assert sorted(codes) == [0, 0, 56]
@@ -79,10 +86,22 @@ def test_a_partition_that_cannot_be_flushed_harms_no_other(jar: Jar) -> None:
     ]
 
 
+def test_the_log_of_a_deleted_partition_leaves_no_memory_behind(jar: Jar) -> None:
+    client = jar.connect()
+    client.send(ApiKey.PRODUCE, 9, a_produce(jar))
+    jar.pass_ms(20)
+    assert errors(client) == [0]
+    left = weakref.ref(partition_of(jar).log)
+    jar.delete_topic("t")
+    jar.pass_ms(100_000)
+    gc.collect()
+    assert left() is None
+
+
 def test_everything_that_waited_for_a_failed_flush_is_lost_and_what_follows_is_not(jar: Jar) -> None:
     client = jar.connect()
     client.send(ApiKey.PRODUCE, 9, a_produce(jar))
-    jar.files.faults.append(Fault("sync"))
+    jar.files.faults.append(FailingOperation("sync"))
     jar.pass_ms(5)
     client.send(ApiKey.PRODUCE, 9, a_produce(jar))  # behind the first, and cut off with it
     jar.pass_ms(30)
@@ -101,7 +120,7 @@ def test_a_log_that_cannot_even_be_cut_back_is_offline(jar: Jar, monkeypatch: py
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(partition_of(jar).log, "fail_sync", refuse)
-    jar.files.faults.append(Fault("sync"))
+    jar.files.faults.append(FailingOperation("sync"))
     jar.pass_ms(30)
     assert errors(client) == [56]
     assert partition_of(jar).error_code is ErrorCode.kafka_storage_error
@@ -121,7 +140,7 @@ def test_what_nothing_waits_for_is_flushed_a_little_later(jar: Jar) -> None:
     jar.pass_ms(LATER_MS - 1)
     assert jar.services.flusher.rounds == 0
     jar.pass_ms(20)
-    assert not partition_of(jar).log.is_dirty
+    assert not partition_of(jar).durable.is_dirty
 
 
 def test_what_nothing_waits_for_shares_the_next_flush_of_its_log(jar: Jar) -> None:
@@ -137,14 +156,14 @@ def test_what_nothing_waits_for_shares_the_next_flush_of_its_log(jar: Jar) -> No
 def test_draining_does_not_leave_out_what_nothing_waits_for(jar: Jar) -> None:
     append_unawaited(jar, partition_of(jar))
     jar.loop.run(jar.services.flusher.drain())
-    assert not partition_of(jar).log.is_dirty
+    assert not partition_of(jar).durable.is_dirty
 
 
 def test_draining_waits_for_every_round(jar: Jar) -> None:
     client = jar.connect()
     client.send(ApiKey.PRODUCE, 9, a_produce(jar, acks=1))
     jar.loop.run(jar.services.flusher.drain())
-    assert not partition_of(jar).log.is_dirty
+    assert not partition_of(jar).durable.is_dirty
 
 
 def test_in_the_operating_systems_hands_appends_are_readable_at_once_and_flushed_by_count_and_time() -> None:
@@ -158,7 +177,7 @@ def test_in_the_operating_systems_hands_appends_are_readable_at_once_and_flushed
             client.send(ApiKey.PRODUCE, 9, a_produce(jar, topic=topic))
     jar.loop.settle()
     assert errors(client) == [0] * 6
-    by_topic = {partition.topic: partition.log for partition in jar.services.partitions}
+    by_topic = {partition.topic: partition.durable for partition in jar.services.partitions}
     assert all(log.high_watermark == 2 and log.is_dirty for log in by_topic.values())
     client.send(ApiKey.PRODUCE, 9, a_produce(jar, topic="count"))
     jar.loop.settle()
@@ -228,7 +247,9 @@ def kernel(jar: Jar, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
     # A loop without sockets watches nothing: the kernel itself says when there is something to read.
     monkeypatch.setattr(jar.loop, "add_reader", lambda _, callback: kernel.readers.append(callback))
     monkeypatch.setattr(jar.loop, "remove_reader", lambda _: kernel.readers.clear())
-    flusher = Flusher(jar.loop, jar.clock, jar.disk, lambda: cast(KernelSync, kernel))
+    broker = Background(jar.loop, jar.disk, may_ask_kernel=True)
+    rounds = partial(SegmentRounds, broker, open_kernel=lambda: cast(KernelSync, kernel))
+    flusher = Flusher(jar.loop, jar.clock, rounds)
     jar.services.flusher = flusher
     yield kernel
     flusher.close()
@@ -291,7 +312,6 @@ def test_what_the_kernel_has_no_room_for_goes_by_threads(jar: Jar, kernel: Kerne
     assert errors(client) == [0, 0, 0]
 
 
-@pytest.mark.plain
 def test_of_a_log_taken_by_half_the_kernels_half_counts_too(
     jar: Jar, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,12 +328,11 @@ def test_of_a_log_taken_by_half_the_kernels_half_counts_too(
     assert partition_of(jar).log.log_end_offset == 1
 
 
-@pytest.mark.plain
 def test_a_log_taken_by_half_is_not_flushed_while_its_other_half_waits_for_a_thread(
     jar: Jar, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a single thread, which is busy with another log
-    monkeypatch.setattr("klamm.broker.partitions.flusher.LANES", 1)
+    monkeypatch.setattr("klamm.storage.engines.segments.rounds.LANES", 1)
     client = jar.connect()
     kernel.room = 0
     client.send(ApiKey.PRODUCE, 9, a_produce(jar, partition=0))
@@ -366,12 +385,17 @@ class SharedRounds:
             when_done(flush)
 
 
+def shared_rounds(jar: Jar, *, on_loop: bool) -> SharedRounds:
+    """The broker flushes by them from now on."""
+    rounds, broker = SharedRounds(on_loop=on_loop), Background(jar.loop, jar.disk)
+    make_rounds = partial(DatabaseRounds, cast(PostgresRounds, rounds), broker)
+    jar.services.flusher = Flusher(jar.loop, jar.clock, make_rounds, wake=jar.services.partitions.wake)
+    return rounds
+
+
 @pytest.fixture(params=[True, False], ids=["on the loop", "on a thread"])
 def rounds(jar: Jar, request: pytest.FixtureRequest) -> SharedRounds:
-    rounds = SharedRounds(on_loop=request.param)
-    for index in range(3):
-        partition_of(jar, index).log.rounds = rounds
-    return rounds
+    return shared_rounds(jar, on_loop=request.param)
 
 
 def test_logs_of_one_store_are_flushed_by_one_call_and_gather_while_it_runs(
@@ -390,9 +414,7 @@ def test_logs_of_one_store_are_flushed_by_one_call_and_gather_while_it_runs(
 
 
 def test_clients_that_take_turns_share_a_round_after_a_pause(jar: Jar) -> None:
-    rounds = SharedRounds(on_loop=True)  # each takes 10 ms
-    for index in range(2):
-        partition_of(jar, index).log.rounds = rounds
+    rounds = shared_rounds(jar, on_loop=True)  # each takes 10 ms
     one, two = jar.connect(), jar.connect()
     one.send(ApiKey.PRODUCE, 9, a_produce(jar))
     jar.pass_ms(5)
@@ -410,9 +432,7 @@ def test_clients_that_take_turns_share_a_round_after_a_pause(jar: Jar) -> None:
 
 
 def test_a_pause_does_not_outlast_a_round(jar: Jar) -> None:
-    rounds = SharedRounds(on_loop=True)
-    for index in range(2):
-        partition_of(jar, index).log.rounds = rounds
+    rounds = shared_rounds(jar, on_loop=True)
     one, two = jar.connect(), jar.connect()
     one.send(ApiKey.PRODUCE, 9, a_produce(jar))
     jar.pass_ms(5)

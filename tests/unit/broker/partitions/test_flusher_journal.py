@@ -14,7 +14,7 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.storage.engines.segments import SegmentStore
 from klamm.storage.engines.segments.log import SegmentLog
-from klamm.storage.engines.simulated_disk import Fault
+from klamm.storage.engines.simulated_disk import FailingOperation
 from klamm.testing.requests import a_batch, a_produce
 
 COUNT = 3
@@ -88,7 +88,7 @@ def test_what_comes_during_a_round_shares_the_next_one(jar: Jar) -> None:
 def test_a_round_that_fails_fails_for_all_and_the_next_one_succeeds(jar: Jar) -> None:
     client = jar.connect()
     produce(jar, client)
-    jar.files.faults.append(Fault("sync"))
+    jar.files.faults.append(FailingOperation("sync"))
     jar.pass_ms(5)
     produce(jar, client, 0)  # behind the first, and cut off with it
     jar.pass_ms(30)
@@ -102,7 +102,7 @@ def test_a_round_that_fails_fails_for_all_and_the_next_one_succeeds(jar: Jar) ->
 def test_logs_whose_failed_round_cannot_be_removed_from_the_journal_are_offline(jar: Jar) -> None:
     client = jar.connect()
     produce(jar, client, 0, 1)
-    jar.files.faults += [Fault("sync"), Fault("truncate")]
+    jar.files.faults += [FailingOperation("sync"), FailingOperation("truncate")]
     jar.pass_ms(30)
     assert errors(client) == [56, 56]
     produce(jar, client)
@@ -148,7 +148,7 @@ def test_a_log_whose_segment_cannot_be_synced_keeps_what_was_acknowledged(jar: J
     count = log.high_watermark
     assert (set(errors(client)), log.recovery_point) == ({0}, 1)
     # When their sync fails
-    jar.files.faults.append(Fault("sync"))
+    jar.files.faults.append(FailingOperation("sync"))
     jar.pass_ms(10)
     assert not jar.files.faults
     # Then nothing is lost, it is not repeated in a loop, and the next round makes up for it
@@ -231,7 +231,7 @@ def test_with_acks_1_the_response_waits_while_memory_has_the_only_copy(jar: Jar)
 def test_what_comes_after_a_lost_flush_is_lost_with_it(jar: Jar) -> None:
     client = jar.connect()
     produce_in_order(jar, client, size=200_000)
-    jar.files.faults.append(Fault("sync"))
+    jar.files.faults.append(FailingOperation("sync"))
     jar.pass_ms(40)
     assert errors(client) == [56, 56]
     assert [log_of(jar, number).log_end_offset for number in range(COUNT)] == [1] * COUNT
@@ -262,7 +262,6 @@ def test_a_partition_that_moves_waits_for_what_comes_before(jar: Jar) -> None:
     assert log.recovery_point == 2
 
 
-@pytest.mark.plain
 def test_a_partition_that_moves_waits_for_the_round_under_way_without_looking_again_and_again(
     jar: Jar, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import cast
 
 import pytest
@@ -12,7 +13,9 @@ from internals.jar import Jar, JarClient
 from klamm.broker.partitions.flusher import Flusher
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.metadata import MetadataRequest
+from klamm.storage.durability import Background
 from klamm.storage.engines.segments.kernel_sync import KernelSync
+from klamm.storage.engines.segments.rounds import SegmentRounds
 from klamm.testing.requests import a_batch, a_produce
 
 
@@ -55,15 +58,21 @@ def jar() -> Iterator[Jar]:
 
 @pytest.fixture
 def kernel(jar: Jar, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
-    """The jar's logs are written once, so that the journal can take them, then get a kernel."""
+    """The jar's logs are written once, so that the journal can take them, and once so that there is one whose
+    name is on disk; then they get a kernel.
+    """
     client = jar.connect()
-    client.send(ApiKey.PRODUCE, 9, a_produce(jar, batches={("t", index): a_batch(jar) for index in range(3)}))
-    jar.pass_ms(30)
+    for _ in range(2):
+        batches = {("t", index): a_batch(jar) for index in range(3)}
+        client.send(ApiKey.PRODUCE, 9, a_produce(jar, batches=batches))
+        jar.pass_ms(30)
     kernel = Kernel()
     monkeypatch.setattr(jar.loop, "add_reader", lambda _, callback: kernel.readers.append(callback))
     monkeypatch.setattr(jar.loop, "remove_reader", lambda _: None)
     wake = jar.services.partitions.wake
-    flusher = Flusher(jar.loop, jar.clock, jar.disk, lambda: cast(KernelSync, kernel), wake=wake)
+    broker = Background(jar.loop, jar.disk, may_ask_kernel=True)
+    rounds = partial(SegmentRounds, broker, open_kernel=lambda: cast(KernelSync, kernel))
+    flusher = Flusher(jar.loop, jar.clock, rounds, wake=wake)
     jar.services.flusher = flusher
     yield kernel
     flusher.close()
@@ -95,7 +104,7 @@ def test_a_lone_request_waits_for_the_disk_and_others_do_not(jar: Jar, kernel: K
         jar.loop.settle()
         assert errors(client) == [0]
     assert jar.services.flusher.journal_rounds == 2
-    assert ends(jar) == [3, 1, 1]
+    assert ends(jar) == [4, 2, 2]
 
 
 def test_requests_that_come_during_a_round_share_the_next(jar: Jar, kernel: Kernel) -> None:
@@ -114,11 +123,11 @@ def test_requests_that_come_during_a_round_share_the_next(jar: Jar, kernel: Kern
 
 def test_a_failure_cuts_the_log_back_and_the_next_request_is_served(jar: Jar, kernel: Kernel) -> None:
     client = jar.connect()
-    for outcome, error, end in ((errno.EIO, 56, 1), (0, 0, 2)):
+    for outcome, error, end in ((errno.EIO, 56, 2), (0, 0, 3)):
         kernel.outcome = outcome
         client.send(ApiKey.PRODUCE, 9, a_produce(jar))
         jar.loop.settle()
         kernel.finish()
         jar.loop.settle()
         assert errors(client) == [error]
-        assert ends(jar) == [end, 1, 1]
+        assert ends(jar) == [end, 2, 2]

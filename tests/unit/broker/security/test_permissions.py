@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from internals.jar import Jar
+from klamm.access.acls import ANONYMOUS, OPERATIONS, ResourceType
 from klamm.broker.net.context import RequestContext
-from klamm.broker.security.permissions import ANONYMOUS, OPERATIONS, AllowAll, Permission, ResourceType
+from klamm.broker.security.permissions import AllowAll, Permission
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.describe_cluster import DescribeClusterRequest
 from klamm.protocol.messages.describe_groups import DescribeGroupsRequest

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from internals.shared_jar import JarNode, SharedJar
 from klamm.broker.cluster.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from klamm.coordinator.runtime.placement import partition_for
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
@@ -24,6 +23,7 @@ from klamm.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from klamm.protocol.placement import partition_for
 from klamm.testing.requests import a_fetch, a_produce
 
 SHARDS: Final = 6  # partitions of each internal topic

@@ -179,7 +179,8 @@ def test_a_reassignment_is_listed_until_the_leader_has_handed_the_partition_over
     assert (line.replicas, line.adding_replicas, line.removing_replicas) == ([3, 2, 1], [3, 2], [1])
 
 
-def test_28_a_leader_that_dies_before_it_hands_over_is_succeeded(jar: SharedJar) -> None:
+# scenario 28
+def test_a_leader_that_dies_before_it_hands_over_is_succeeded(jar: SharedJar) -> None:
     assert produce(jar[1]).base_offset == 0
     state = jar.state("t", 0)
     jar.vanish(1)
@@ -191,7 +192,8 @@ def test_28_a_leader_that_dies_before_it_hands_over_is_succeeded(jar: SharedJar)
     assert produce(jar[now.leader_id]).base_offset == 1
 
 
-def test_28_a_leader_whose_successor_dies_before_it_hands_over_serves_on(jar: SharedJar) -> None:
+# scenario 28
+def test_a_leader_whose_successor_dies_before_it_hands_over_serves_on(jar: SharedJar) -> None:
     assert produce(jar[1]).base_offset == 0
     state = jar.state("t", 0)
     jar[1].disk.delay_ms = 300  # it learns of the move after the death
@@ -206,7 +208,8 @@ def test_28_a_leader_whose_successor_dies_before_it_hands_over_serves_on(jar: Sh
     assert produce(jar[1]).base_offset == 1
 
 
-def test_29_a_broker_that_stops_hands_over_before_it_closes_connections(jar: SharedJar) -> None:
+# scenario 29
+def test_a_broker_that_stops_hands_over_before_it_closes_connections(jar: SharedJar) -> None:
     client = jar[1].connect()
     jar.stop(1)
     jar.pass_ms(50)
@@ -215,7 +218,8 @@ def test_29_a_broker_that_stops_hands_over_before_it_closes_connections(jar: Sha
     assert [each.broker_id for each in jar[2].services.image.running_brokers()] == [2, 3]
 
 
-def test_29_a_broker_that_stops_tells_clients_who_leads_before_it_closes(jar: SharedJar) -> None:
+# scenario 29
+def test_a_broker_that_stops_tells_clients_who_leads_before_it_closes(jar: SharedJar) -> None:
     make_internal_topics(jar)
     group = key_of(jar, 1)
     node, client = jar[1], jar[1].connect()
@@ -247,7 +251,8 @@ def test_29_a_broker_that_stops_tells_clients_who_leads_before_it_closes(jar: Sh
     del jar.nodes[1]
 
 
-def test_29_a_broker_without_clients_and_the_last_one_close_at_once(jar: SharedJar) -> None:
+# scenario 29
+def test_a_broker_without_clients_and_the_last_one_close_at_once(jar: SharedJar) -> None:
     jar[1].connect()
     for node_id in (2, 3, 1):
         node = jar.nodes.pop(node_id)
@@ -256,7 +261,8 @@ def test_29_a_broker_without_clients_and_the_last_one_close_at_once(jar: SharedJ
         assert stopping.done()
 
 
-def test_38_a_broker_that_returns_gets_its_partitions_back_after_a_while(
+# scenario 38
+def test_a_broker_that_returns_gets_its_partitions_back_after_a_while(
     make_cluster: Callable[..., SharedJar],
 ) -> None:
     jar = make_cluster(settings={"leader.imbalance.check.interval.seconds": "2"}, members=True)

@@ -68,7 +68,7 @@ def test_transactions_and_groups_outlive_brokers_that_stop_die_and_return() -> N
         ) as consumer:
             received = []
             for message in consumer:
-                received.append(message.value)
+                received.append(message.value or b"")
                 if len(received) == len(sent):
                     break
             assert sorted(received) == sorted(sent)

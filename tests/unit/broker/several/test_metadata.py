@@ -42,7 +42,8 @@ def leaders(jar: SharedJar, topic: str) -> list[int]:
     return [state.leader_id for state in jar.cluster.topics()[topic].partitions]
 
 
-def test_01_every_broker_shows_the_same_brokers_leaders_and_epochs(cluster: SharedJar) -> None:
+# scenario 01
+def test_every_broker_shows_the_same_brokers_leaders_and_epochs(cluster: SharedJar) -> None:
     shown = {node_id: metadata(node, "t") for node_id, node in cluster.nodes.items()}
     for node_id, answer in shown.items():
         assert answer.controller_id == node_id
@@ -61,13 +62,15 @@ def test_01_every_broker_shows_the_same_brokers_leaders_and_epochs(cluster: Shar
         ]
 
 
-def test_02_leaders_of_a_topic_are_spread_evenly(cluster: SharedJar) -> None:
+# scenario 02
+def test_leaders_of_a_topic_are_spread_evenly(cluster: SharedJar) -> None:
     for partitions, counts in ((6, [2, 2, 2]), (7, [2, 2, 3])):
         assert create(cluster[2], f"p{partitions}", partitions) == 0
         assert sorted(Counter(leaders(cluster, f"p{partitions}")).values()) == counts
 
 
-def test_03_replicas_of_a_partition_are_in_different_racks(
+# scenario 03
+def test_replicas_of_a_partition_are_in_different_racks(
     make_cluster: Callable[..., SharedJar],
 ) -> None:
     jar = make_cluster(racks=("r1", "r1", "r2"))
@@ -76,7 +79,8 @@ def test_03_replicas_of_a_partition_are_in_different_racks(
     assert [each.rack for each in metadata(jar[3]).brokers] == ["r1", "r1", "r2"]
 
 
-def test_04_a_dead_broker_counts_for_the_replication_factor_and_never_leads(cluster: SharedJar) -> None:
+# scenario 04
+def test_a_dead_broker_counts_for_the_replication_factor_and_never_leads(cluster: SharedJar) -> None:
     assert create(cluster[1], "four", 1, 4) == 38
     cluster.kill(3)
     assert create(cluster[1], "three", 4, 3) == 0
@@ -88,7 +92,8 @@ def test_04_a_dead_broker_counts_for_the_replication_factor_and_never_leads(clus
         assert each.leader_id in (1, 2)
 
 
-def test_05_a_topic_made_at_one_broker_is_served_by_the_others(cluster: SharedJar) -> None:
+# scenario 05
+def test_a_topic_made_at_one_broker_is_served_by_the_others(cluster: SharedJar) -> None:
     assert create(cluster[1], "new", 3) == 0
     cluster.spread()
     for partition, leader in enumerate(leaders(cluster, "new")):
@@ -99,7 +104,8 @@ def test_05_a_topic_made_at_one_broker_is_served_by_the_others(cluster: SharedJa
             assert answer.responses[0].partition_responses[0].error_code == expected
 
 
-def test_06_of_two_topics_with_one_name_one_is_created(cluster: SharedJar) -> None:
+# scenario 06
+def test_of_two_topics_with_one_name_one_is_created(cluster: SharedJar) -> None:
     clients = [node.connect() for node in cluster.nodes.values()]
     for number in range(100):
         names = [f"topic-{number}"]
@@ -175,7 +181,8 @@ def test_a_broker_looks_into_the_store_before_it_refuses_what_others_made_possib
     assert create(3) == 0
 
 
-def test_07_a_configuration_changed_at_one_broker_applies_to_the_others(cluster: SharedJar) -> None:
+# scenario 07
+def test_a_configuration_changed_at_one_broker_applies_to_the_others(cluster: SharedJar) -> None:
     change = AlterConfigsResource(2, "t", [AlterableConfig("retention.ms", 0, "1234")])
     answer = cluster[1].ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest([change]))
     assert answer.responses[0].error_code == 0
@@ -188,7 +195,8 @@ def test_07_a_configuration_changed_at_one_broker_applies_to_the_others(cluster:
     assert served.log.config.retention_ms == 1234
 
 
-def test_08_a_fetch_parked_at_the_leader_ends_when_it_learns_that_the_topic_is_deleted(
+# scenario 08
+def test_a_fetch_parked_at_the_leader_ends_when_it_learns_that_the_topic_is_deleted(
     cluster: SharedJar,
 ) -> None:
     topic = cluster[1].services.image.topic("t")
@@ -211,7 +219,8 @@ def test_08_a_fetch_parked_at_the_leader_ends_when_it_learns_that_the_topic_is_d
     assert [name for name in directories if not name.endswith("-delete")] == []
 
 
-def test_09_a_dead_broker_is_listed_only_on_request(cluster: SharedJar) -> None:
+# scenario 09
+def test_a_dead_broker_is_listed_only_on_request(cluster: SharedJar) -> None:
     cluster.kill(2)
     cluster_of = cluster[1].ask(ApiKey.DESCRIBE_CLUSTER, 2, DescribeClusterRequest())
     assert [(each.broker_id, each.is_fenced) for each in cluster_of.brokers] == [(1, False), (3, False)]

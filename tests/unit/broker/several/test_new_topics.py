@@ -76,13 +76,6 @@ def test_commits_for_a_topic_that_was_created_again_are_kept_by_a_broker_that_le
     assert committed(jar[2], group) == (0, 7)
 
 
-class Silent:
-    """Markers that never arrive."""
-
-    def write(self, marker: object, partitions: object, after: object = None) -> list[tuple[Any, Any]]:
-        return [(partitions, HeldResponse())]
-
-
 def test_a_transaction_is_committed_in_a_topic_that_the_next_coordinator_does_not_know_yet(
     jar: SharedJar, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +83,8 @@ def test_a_transaction_is_committed_in_a_topic_that_the_next_coordinator_does_no
     producer.init()
     create_untold(jar, 1, 2)
     assert producer.produce(0).error_code == 0
-    monkeypatch.setattr(jar[1].services, "_remote", Silent())
+    never = HeldResponse[Any]()  # markers that never arrive
+    monkeypatch.setattr(jar[1].services.transactions, "write", lambda marker, names, after: [(names, never)])
     assert producer.end() == 0
     assert stable(jar, 0) == (0, 1)
     jar.move(TRANSACTIONS_TOPIC, shard_of(producer.name), 2, told=False)

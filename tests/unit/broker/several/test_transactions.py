@@ -177,7 +177,8 @@ def test_offsets_of_a_transaction_reach_the_coordinator_of_the_group(
     assert len(markers(jar, shard_of(group), OFFSETS_TOPIC)) == 1
 
 
-def test_43_a_leader_that_died_gets_its_marker_from_its_successor(jar: SharedJar, producer: Producer) -> None:
+# scenario 43
+def test_a_leader_that_died_gets_its_marker_from_its_successor(jar: SharedJar, producer: Producer) -> None:
     for partition in (0, 1):
         assert producer.produce(partition).error_code == 0
     taken_over = jar.state("t", 0)
@@ -193,7 +194,8 @@ def test_43_a_leader_that_died_gets_its_marker_from_its_successor(jar: SharedJar
     assert producer.add(1) == 0
 
 
-def test_44_a_new_coordinator_finishes_what_was_prepared(jar: SharedJar, producer: Producer) -> None:
+# scenario 44
+def test_a_new_coordinator_finishes_what_was_prepared(jar: SharedJar, producer: Producer) -> None:
     for partition in (0, 1):
         assert producer.produce(partition).error_code == 0
     epoch = jar.state(TRANSACTIONS_TOPIC, shard_of(producer.name)).leader_epoch
@@ -211,7 +213,8 @@ def test_44_a_new_coordinator_finishes_what_was_prepared(jar: SharedJar, produce
     assert producer.add(0) == 0
 
 
-def test_45_an_open_transaction_goes_on_at_the_new_coordinator(jar: SharedJar, producer: Producer) -> None:
+# scenario 45
+def test_an_open_transaction_goes_on_at_the_new_coordinator(jar: SharedJar, producer: Producer) -> None:
     for partition in (0, 1):
         assert producer.produce(partition).error_code == 0
     jar.kill(3)
@@ -220,7 +223,8 @@ def test_45_an_open_transaction_goes_on_at_the_new_coordinator(jar: SharedJar, p
     assert [stable(jar, partition) for partition in (0, 1)] == [(2, 2), (2, 2)]
 
 
-def test_45_an_abandoned_transaction_is_aborted_by_the_new_coordinator(
+# scenario 45
+def test_an_abandoned_transaction_is_aborted_by_the_new_coordinator(
     jar: SharedJar, producer: Producer
 ) -> None:
     for partition in (0, 1):
@@ -231,7 +235,8 @@ def test_45_an_abandoned_transaction_is_aborted_by_the_new_coordinator(
     assert [stable(jar, partition) for partition in (0, 1)] == [(2, 2), (2, 2)]
 
 
-def test_46_without_its_coordinator_a_batch_cannot_be_verified(jar: SharedJar, producer: Producer) -> None:
+# scenario 46
+def test_without_its_coordinator_a_batch_cannot_be_verified(jar: SharedJar, producer: Producer) -> None:
     jar.vanish(3)
     refused = producer.produce(0)
     assert refused.error_code == 19
@@ -245,7 +250,8 @@ def test_46_without_its_coordinator_a_batch_cannot_be_verified(jar: SharedJar, p
     assert producer.end() == 0
 
 
-def test_31_a_partition_moves_with_its_open_transaction(jar: SharedJar, producer: Producer) -> None:
+# scenario 31
+def test_a_partition_moves_with_its_open_transaction(jar: SharedJar, producer: Producer) -> None:
     assert producer.produce(0).error_code == 0
     before = stable(jar, 0)
     jar.move("t", 0, 2)
@@ -255,7 +261,8 @@ def test_31_a_partition_moves_with_its_open_transaction(jar: SharedJar, producer
     assert stable(jar, 0) == (3, 3)
 
 
-def test_33_an_aborted_transaction_is_filtered_as_before_after_a_move(
+# scenario 33
+def test_an_aborted_transaction_is_filtered_as_before_after_a_move(
     jar: SharedJar, producer: Producer
 ) -> None:
     assert producer.produce(0).error_code == 0

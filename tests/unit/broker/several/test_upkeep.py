@@ -22,8 +22,8 @@ from klamm.protocol.messages.delete_records import (
 )
 from klamm.records.batch import iter_headers
 from klamm.records.record import decode_records
-from klamm.storage.cleaning_job import CleaningJob
 from klamm.storage.cluster import LeaderChange
+from klamm.storage.engines.segments.cleaning_job import CleaningJob
 from klamm.testing.requests import a_batch
 from unit.broker.several.asking import fetch, produce
 
@@ -81,7 +81,8 @@ def unfinished(jar: SharedJar) -> list[str]:
     return [entry.name for entry in jar.files.scan("/logs/t-0") if entry.name.endswith(".cleaned")]
 
 
-def test_34_a_partition_is_handed_over_when_nothing_compacts_it_any_more(
+# scenario 34
+def test_a_partition_is_handed_over_when_nothing_compacts_it_any_more(
     jar: SharedJar, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(jar, cleanup_policy="compact", segment_ms="10", min_cleanable_dirty_ratio="0")
@@ -119,7 +120,8 @@ def test_34_a_partition_is_handed_over_when_nothing_compacts_it_any_more(
     assert unfinished(jar) == []
 
 
-def test_34_the_log_start_does_not_fall_when_a_partition_moves(jar: SharedJar) -> None:
+# scenario 34
+def test_the_log_start_does_not_fall_when_a_partition_moves(jar: SharedJar) -> None:
     create(jar, retention_ms="600000", segment_ms="10")
     fill(jar, 5)
     topics = [DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 2)])]

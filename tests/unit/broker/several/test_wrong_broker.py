@@ -78,7 +78,8 @@ def endpoints(answer: Any) -> list[tuple[int, str, int]]:
     return [(each.node_id, each.host, each.port) for each in answer.node_endpoints]
 
 
-def test_10_produce_names_the_leader_from_version_10_on(cluster: SharedJar) -> None:
+# scenario 10
+def test_produce_names_the_leader_from_version_10_on(cluster: SharedJar) -> None:
     topic = cluster[2].services.image.topic("t")
     assert topic is not None
     for version in (9, 10, 13):
@@ -93,20 +94,23 @@ def test_10_produce_names_the_leader_from_version_10_on(cluster: SharedJar) -> N
             assert endpoints(answer) == [(1, "node1", 9091)]
 
 
-def test_10_produce_without_acknowledgement_closes_the_connection(cluster: SharedJar) -> None:
+# scenario 10
+def test_produce_without_acknowledgement_closes_the_connection(cluster: SharedJar) -> None:
     client = cluster[2].connect()
     client.send(ApiKey.PRODUCE, 9, a_produce(cluster[2], acks=0))
     cluster.loop.settle()
     assert client.is_closed
 
 
-def test_10_produce_to_a_partition_that_does_not_exist_names_no_leader(cluster: SharedJar) -> None:
+# scenario 10
+def test_produce_to_a_partition_that_does_not_exist_names_no_leader(cluster: SharedJar) -> None:
     answer = cluster[2].ask(ApiKey.PRODUCE, 10, a_produce(cluster[2], partition=9))
     (line,) = answer.responses[0].partition_responses
     assert (line.error_code, line.current_leader, list(answer.node_endpoints)) == (3, None, [])
 
 
-def test_11_leaders_are_named_in_the_order_of_their_ids(cluster: SharedJar) -> None:
+# scenario 11
+def test_leaders_are_named_in_the_order_of_their_ids(cluster: SharedJar) -> None:
     topic = cluster[2].services.image.topic("t")
     assert topic is not None
     answer = fetch(cluster[2], version=17, topic_id=topic.topic_id, offsets={2: 0, 0: 0})
@@ -115,7 +119,8 @@ def test_11_leaders_are_named_in_the_order_of_their_ids(cluster: SharedJar) -> N
 
 
 @pytest.mark.parametrize("epoch", [-1, 0, 9])
-def test_11_fetch_names_the_leader_from_version_16_on_whatever_epoch_is_sent(
+# scenario 11
+def test_fetch_names_the_leader_from_version_16_on_whatever_epoch_is_sent(
     cluster: SharedJar, epoch: int
 ) -> None:
     topic = cluster[2].services.image.topic("t")
@@ -141,7 +146,8 @@ def test_a_fetch_at_an_unknown_isolation_level_fails_as_at_the_leader(cluster: S
 
 
 @pytest.mark.parametrize("epoch", [-1, 0, 9])
-def test_12_other_requests_of_the_leader_are_refused(cluster: SharedJar, epoch: int) -> None:
+# scenario 12
+def test_other_requests_of_the_leader_are_refused(cluster: SharedJar, epoch: int) -> None:
     node = cluster[2]
     listed = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", [ListOffsetsPartition(0, epoch, -1)])])
     answer = node.ask(ApiKey.LIST_OFFSETS, 9, listed)
@@ -186,7 +192,8 @@ def test_a_replica_asks_the_leaders_for_their_producers(cluster: SharedJar) -> N
     assert producers(cluster, 2) == {**everywhere, 0: (NOT_LEADER, [])}
 
 
-def test_13_an_older_epoch_is_fenced_and_a_newer_one_is_unknown(cluster: SharedJar) -> None:
+# scenario 13
+def test_an_older_epoch_is_fenced_and_a_newer_one_is_unknown(cluster: SharedJar) -> None:
     topic = cluster[2].services.image.topic("t")
     assert topic is not None
     cluster.move("t", 0, 2)
@@ -201,7 +208,8 @@ def test_13_an_older_epoch_is_fenced_and_a_newer_one_is_unknown(cluster: SharedJ
             assert (data.current_leader, list(answer.node_endpoints)) == (None, [])
 
 
-def test_14_groups_of_another_coordinator(cluster: SharedJar) -> None:
+# scenario 14
+def test_groups_of_another_coordinator(cluster: SharedJar) -> None:
     make_internal_topics(cluster)
     group, node = key_of(cluster, 1), cluster[2]
     answer = node.ask(ApiKey.JOIN_GROUP, 9, a_join(group))
@@ -229,7 +237,8 @@ def test_14_groups_of_another_coordinator(cluster: SharedJar) -> None:
     assert {each.group_id: each.error_code for each in answer.results} == {group: NOT_COORDINATOR, own: 69}
 
 
-def test_14_transactions_of_another_coordinator(cluster: SharedJar) -> None:
+# scenario 14
+def test_transactions_of_another_coordinator(cluster: SharedJar) -> None:
     make_internal_topics(cluster)
     name, node = key_of(cluster, 1, TRANSACTION), cluster[2]
     answer = init_producer(node, name)
@@ -257,7 +266,8 @@ def test_14_transactions_of_another_coordinator(cluster: SharedJar) -> None:
     assert answer.topics[0].partitions[0].error_code == NOT_COORDINATOR
 
 
-def test_14_offset_fetch_has_its_error_where_the_version_has_a_place_for_it(cluster: SharedJar) -> None:
+# scenario 14
+def test_offset_fetch_has_its_error_where_the_version_has_a_place_for_it(cluster: SharedJar) -> None:
     make_internal_topics(cluster)
     group, node = key_of(cluster, 1), cluster[2]
     assert fetch_offset_before_v8(node, 1, group).topics[0].partitions[0].error_code == NOT_COORDINATOR
@@ -265,7 +275,8 @@ def test_14_offset_fetch_has_its_error_where_the_version_has_a_place_for_it(clus
     assert (answer.error_code, list(answer.topics)) == (NOT_COORDINATOR, [])
 
 
-def test_15_offset_fetch_serves_its_own_groups_beside_foreign_ones(cluster: SharedJar) -> None:
+# scenario 15
+def test_offset_fetch_serves_its_own_groups_beside_foreign_ones(cluster: SharedJar) -> None:
     make_internal_topics(cluster)
     own, foreign = key_of(cluster, 2), key_of(cluster, 1)
     assert commit(cluster[2], own, 5) == 0
@@ -274,7 +285,8 @@ def test_15_offset_fetch_serves_its_own_groups_beside_foreign_ones(cluster: Shar
     assert (theirs.error_code, list(theirs.topics)) == (NOT_COORDINATOR, [])
 
 
-def test_16_each_broker_lists_its_own_groups_and_transactions(cluster: SharedJar) -> None:
+# scenario 16
+def test_each_broker_lists_its_own_groups_and_transactions(cluster: SharedJar) -> None:
     make_internal_topics(cluster)
     groups = {key_of(cluster, node_id, number=number) for node_id in (1, 2, 3) for number in (0, 1)}
     names = {key_of(cluster, node_id, TRANSACTION, number) for node_id in (1, 2, 3) for number in (0, 1)}
@@ -299,14 +311,16 @@ def test_16_each_broker_lists_its_own_groups_and_transactions(cluster: SharedJar
     assert sorted(begun) == sorted(names)
 
 
-def test_17_a_fetch_session_of_another_broker_is_not_found(cluster: SharedJar) -> None:
+# scenario 17
+def test_a_fetch_session_of_another_broker_is_not_found(cluster: SharedJar) -> None:
     opened = fetch(cluster[1], session_epoch=0)
     assert opened.session_id != 0
     answer = fetch(cluster[2], session_id=opened.session_id, session_epoch=1, offsets={})
     assert answer.error_code == 70
 
 
-def test_18_producer_ids_of_all_brokers_are_different(cluster: SharedJar) -> None:
+# scenario 18
+def test_producer_ids_of_all_brokers_are_different(cluster: SharedJar) -> None:
     clients = [node.connect() for node in cluster.nodes.values()]
     for _ in range(1000):
         for client in clients:
@@ -317,7 +331,8 @@ def test_18_producer_ids_of_all_brokers_are_different(cluster: SharedJar) -> Non
     assert len({answer.producer_id for answer in answers}) == 3000
 
 
-def test_19_of_one_request_each_partition_has_its_own_answer(cluster: SharedJar) -> None:
+# scenario 19
+def test_of_one_request_each_partition_has_its_own_answer(cluster: SharedJar) -> None:
     batches = {("t", 0): a_batch(cluster[1]), ("t", 1): a_batch(cluster[1])}
     answer = cluster[1].ask(ApiKey.PRODUCE, 10, a_produce(cluster[1], batches=batches))
     lines = [line for topic in answer.responses for line in topic.partition_responses]

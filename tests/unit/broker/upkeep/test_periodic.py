@@ -20,6 +20,7 @@ from klamm.records.record import decode_records
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.log import SegmentLog
 from klamm.storage.engines.segments.store import SegmentStore
+from klamm.storage.engines.simulated_disk import FailingOperation
 from klamm.storage.log import LogError, Work
 from klamm.storage.topic_config import TopicConfig
 from klamm.testing.requests import a_batch, a_produce
@@ -95,6 +96,14 @@ def test_a_compacted_topic_is_cleaned_while_the_broker_serves(jar: Jar) -> None:
     fill(jar, "c", a_batch(jar, key=b"a", value=b"new"))
 
 
+def test_a_partition_whose_segments_cannot_be_replaced_is_offline_for_all_to_see(jar: Jar) -> None:
+    jar.create_topic("c", cleanup_policy="compact", segment_bytes=1024, min_cleanable_dirty_ratio=0.01)
+    fill(jar, "c", *(a_batch(jar, key=b"a", value=bytes(600)) for _ in range(5)))
+    jar.files.faults.append(FailingOperation("rename", happens=lambda path: path.endswith(names.SWAP_SUFFIX)))
+    jar.pass_ms(40_000)
+    assert partition_of(jar, "c").error_code is ErrorCode.kafka_storage_error
+
+
 def test_cleaning_beyond_its_rate_pauses_with_the_sleep_that_was_handed_in() -> None:
     jar = Jar({"log.cleaner.io.max.bytes.per.second": "1024"})
     jar.create_topic("c", cleanup_policy="compact", segment_bytes=50_000, min_cleanable_dirty_ratio=0.01)
@@ -120,9 +129,9 @@ def test_silent_producers_are_forgotten() -> None:
     jar.create_topic("t")
     fill(jar, "t", a_batch(jar, producer_id=7))
     jar.pass_ms(59_000)
-    assert len(partition_of(jar, "t").log.producers()) == 1
+    assert len(partition_of(jar, "t").transactions.producers()) == 1
     jar.pass_ms(12_000)
-    assert partition_of(jar, "t").log.producers() == []
+    assert partition_of(jar, "t").transactions.producers() == []
     jar.close()
 
 
@@ -219,7 +228,6 @@ def test_checkpoints_know_nothing_of_a_topic_when_its_deletion_is_answered(jar: 
     ("chore", "looks"),
     [(Chores.delete_old_segments, "delete_old_segments"), (Chores.expire_producers, "expire_producers")],
 )
-@pytest.mark.plain
 def test_requests_have_their_turn_while_a_chore_looks_at_many_partitions(
     jar: Jar,
     monkeypatch: pytest.MonkeyPatch,
@@ -271,7 +279,6 @@ def test_checkpoints_of_many_partitions_are_prepared_in_several_turns(
     assert b"recovery_point: 1\n" in jar.files.read_file(f"/logs/t-0/{names.PARTITION_CHECKPOINT}")
 
 
-@pytest.mark.plain
 def test_each_second_looks_only_at_logs_that_are_flushed_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
     jar = Jar({"klamm.flush": "os"})
     for number in range(20):

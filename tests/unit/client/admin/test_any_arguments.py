@@ -13,13 +13,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from klamm import (
+    Acl,
+    AclFilter,
+    AclOperation,
     Admin,
     AlterOp,
     CommittedOffset,
     ElectionType,
     KlammError,
     NewTopic,
+    QuotaEntity,
     Resource,
+    ResourceType,
+    ScramMechanism,
     TopicPartition,
 )
 
@@ -72,6 +78,19 @@ INTS = st.sampled_from([0, 1, -1, 2**15 - 1, 2**15, 2**31 - 1, 2**31, 2**63 - 1,
 PLACES = st.one_of(st.just(TopicPartition("orders", 0)), st.builds(TopicPartition, GOOD, INTS))
 TEXT_LISTS = st.lists(st.one_of(GOOD, LONG, st.just("bad name")), max_size=2)
 SETTINGS = st.dictionaries(st.sampled_from(["retention.ms", "nosuch"]), INTS, max_size=1)
+ACLS = st.builds(
+    Acl.of,
+    st.sampled_from(["User:a", "a", ""]),
+    st.sampled_from(AclOperation),
+    st.sampled_from(ResourceType),
+    NAMES,
+)
+FILTERS = st.one_of(
+    ACLS,
+    st.builds(AclFilter, st.none() | st.sampled_from(ResourceType), st.none(), NAMES, st.booleans(), NAMES),
+    st.builds(AclFilter, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN),
+)
+ENTITIES = st.builds(QuotaEntity, st.none() | NAMES, st.none() | NAMES, st.none() | NAMES)
 SHAPED: dict[str, st.SearchStrategy[Any]] = {
     "topics": st.one_of(
         TEXT_LISTS,
@@ -90,7 +109,6 @@ SHAPED: dict[str, st.SearchStrategy[Any]] = {
     "offsets": st.dictionaries(
         PLACES, st.one_of(INTS, st.builds(CommittedOffset, INTS, INTS, GOOD)), max_size=1
     ),
-    "wanted": st.dictionaries(PLACES, INTS, max_size=2),
     "totals": st.dictionaries(GOOD, INTS, max_size=1),
     "assignments": st.dictionaries(GOOD, st.lists(st.lists(INTS, max_size=1), max_size=1), max_size=1),
     "levels": st.dictionaries(st.just("transaction.version"), INTS, max_size=1),
@@ -106,11 +124,26 @@ SHAPED: dict[str, st.SearchStrategy[Any]] = {
     "coordinator_epoch": INTS,
     "member_ids": TEXT_LISTS,
     "instance_ids": TEXT_LISTS,
+    "acls": st.lists(ACLS, max_size=2),
+    "wanted": st.dictionaries(PLACES, INTS, max_size=2),
+    "matching": FILTERS,
+    "filters": st.lists(FILTERS, max_size=2),
+    "passwords": st.dictionaries(st.one_of(GOOD, LONG, st.just("")), st.sampled_from(["x", ""]), max_size=1),
+    "mechanism": st.sampled_from([*ScramMechanism, "PLAIN"]),
+    "iterations": st.sampled_from([4096, 4095, 2**31]),
+    "entity": ENTITIES,
+    "changes": st.dictionaries(
+        ENTITIES,
+        st.dictionaries(
+            st.sampled_from(["producer_byte_rate", "nosuch"]), st.one_of(st.none(), INTS), max_size=1
+        ),
+        max_size=2,
+    ),
     "timestamp_ms": INTS,
     "to": INTS,
     "shift_by": INTS,
 }
-CHECKED_IN = {"arguments.py", "resets.py"}
+CHECKED_IN = {"access_arguments.py", "arguments.py", "resets.py"}
 OPERATIONS = [
     name
     for name, _ in inspect.getmembers(Admin, inspect.isfunction)

@@ -60,6 +60,6 @@ def test_other_names_are_named_or_guessed(admin: klamm.Admin) -> None:
     with pytest.raises(AttributeError, match="did you mean describe_topics"):
         admin.describe_topicss  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(AttributeError, match=r"does not support this operation"):
-        admin.create_acls  # type: ignore[attr-defined]  # noqa: B018
+        admin.alter_replica_log_dirs  # type: ignore[attr-defined]  # noqa: B018
     assert not {name for name in UNSUPPORTED if hasattr(klamm.Admin, name)}
     assert not hasattr(admin, "nosuchname")

@@ -105,7 +105,7 @@ def test_partitions_are_tuples_or_what_other_libraries_have(admin: Admin, name: 
     assert admin.list_offsets({(name, 0): "max-timestamp"})[name, 0].offset == -1
     group = f"group-{name}"
     admin.alter_group_offsets(group, {(name, 0): 0})
-    admin.alter_group_offsets(group, {TopicPartition(name, 1): klamm.Committed(0, -1, "note")})  # type: ignore[arg-type]
+    admin.alter_group_offsets(group, {TopicPartition(name, 1): klamm.OffsetAndMetadata(0, "note")})
     assert admin.list_group_offsets(group)[TopicPartition(name, 1)].metadata == "note"
     assert admin.reset_group_offsets(group, [(name, 0)], to="earliest") == {(name, 0): 0}
     assert admin.elect_leaders([(name, 0)], "preferred") == {(name, 0): False}

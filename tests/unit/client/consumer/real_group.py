@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from klamm.clock import ManualClock
-from klamm.coordinator.group.classic.membership import ClassicMembership, Member, classic_of
+from klamm.coordinator.group.classic.membership import ClassicMembership, Member, classic_membership
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.topics import KnownTopic
 from klamm.protocol.messages.join_group import JoinGroupRequest
@@ -19,13 +19,13 @@ from klamm.protocol.messages.offset_commit import (
 )
 from klamm.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from klamm.protocol.types import TopicPartition
-from klamm.testing.rebalances.coordinator import CoordinatorInMemory, MemoryLog, Topics
+from klamm.testing.rebalances.coordinator import CoordinatorInMemory, MemoryLog, ScriptedTopics
 from unit.client.fakes import Asked
 
 GHOST = "ghost"
 
 
-class ClusterTopics(Topics):
+class ClusterTopics(ScriptedTopics):
     """The topics of the cluster, as they are now."""
 
     def __init__(self, list_topics: Callable[[], dict[str, KnownTopic]]) -> None:
@@ -97,7 +97,7 @@ class RealGroup(CoordinatorInMemory[MemoryLog]):
 
     @property
     def live(self) -> ClassicMembership:
-        return classic_of(self.state.of(self.group_id))
+        return classic_membership(self.state.of(self.group_id)) or ClassicMembership(self.group_id)
 
     @property
     def members(self) -> dict[str, Member]:

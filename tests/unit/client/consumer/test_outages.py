@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from klamm.client.consumer.consumer import Consumer
-from klamm.client.consumer.report import Health
+from klamm.client.consumer.report import ConsumerHealth
 from klamm.errors import InvalidTopicError, TopicAuthorizationError
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -51,7 +51,7 @@ class Looking(logging.Handler):
     def __init__(self, consumer: Consumer) -> None:
         super().__init__()
         self._consumer = consumer
-        self.seen: dict[str, Health] = {}
+        self.seen: dict[str, ConsumerHealth] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         self.seen[record.getMessage()] = self._consumer.health()

@@ -171,3 +171,16 @@ def test_a_listener_may_be_plain_functions(world: World) -> None:
     assert got == [[T0, TopicPartition("t", 1)]]
     with pytest.raises(ValueError, match="not both"):
         consumer.subscribe(["t"], RebalanceListener(), on_assign=got.append)
+
+
+def test_asking_what_is_assigned_takes_no_records_back(world: World) -> None:
+    world.cluster.produce(T0, b"0", b"1", b"2")
+    consumer = world.consumer("t", group_id="g", auto_offset_reset="earliest")
+    assert next(iter(consumer)).value == b"0"
+    handed_out = consumer._handout.records
+    assert consumer.assignment() == {T0, TopicPartition("t", 1)}
+    assert consumer.subscription() == {"t"}
+    record = consumer.getone(0)
+    assert record is not None
+    assert record.value == b"1"
+    assert consumer._handout.records is handed_out

@@ -38,7 +38,7 @@ class WorldTransport(FakeTransport):
 
 
 class WorldSignal:
-    """A bell. To wait for it is to let the world go on."""
+    """A flag. To wait for it is to let the world go on."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -67,6 +67,7 @@ class WorldHost:
         self.signal: Signal = WorldSignal(world)
         self.work: deque[Callable[[], None]] = deque()
         self.is_stopped = False
+        self.failure: BaseException | None = None
         self.core = Core(
             config.network(settings.client_id),
             config.metadata(allow_auto_topic_creation=True),

@@ -16,7 +16,7 @@ from unit.client.producer.world import T0, World, values
 
 def keyless(world: World, value: bytes) -> Delivery:
     topic = world.core.metadata.cluster.topics["t"]
-    return world.accumulator.append(topic, None, 1000, None, value, ())
+    return world.accumulator.append(topic, None, (1000, None, value, ()))
 
 
 def quickly(world: World, key: bytes | None) -> Delivery | None:
@@ -65,7 +65,7 @@ def test_a_header_of_the_wrong_kind_is_refused_and_nothing_is_sent(headers: obje
     world = World()
     topic = world.core.metadata.cluster.topics["t"]
     with pytest.raises((TypeError, AttributeError)):
-        world.accumulator.append(topic, 0, 1000, None, b"x", headers)  # type: ignore[arg-type]  # on purpose
+        world.accumulator.append(topic, 0, (1000, None, b"x", headers))  # type: ignore[arg-type]  # on purpose
     world.run()
     assert world.requests == []
     world.send("good")
@@ -138,7 +138,7 @@ def test_the_short_path_ends_with_the_batch(key: bytes | None) -> None:
     world = World(linger_ms=1000)
     assert quickly(world, key) is None  # nothing is open
     topic = world.core.metadata.cluster.topics["t"]
-    first = world.accumulator.append(topic, None if key is None else 0, 1000, key, b"x", ())
+    first = world.accumulator.append(topic, None if key is None else 0, (1000, key, b"x", ()))
     second = quickly(world, key)
     assert second is not None
     assert (second._batch, second._index) == (first._batch, 1)

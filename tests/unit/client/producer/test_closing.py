@@ -15,7 +15,7 @@ from klamm import aio
 from klamm.client.producer import accumulator
 from klamm.client.producer.delivery import Delivery
 from klamm.client.producer.failures import attach, delivery_error
-from klamm.clock import SystemClock
+from klamm.clock import SystemClock, clients_on
 from klamm.errors import DeliveryError, KlammTimeoutError, TransactionAbortedError
 from klamm.protocol.errors import ErrorCode
 from unit.client.producer.world import T0, T1, World
@@ -35,8 +35,10 @@ class JumpingClock(SystemClock):
 
 
 @pytest.fixture
-def clock() -> JumpingClock:
-    return JumpingClock()
+def clock() -> Iterator[JumpingClock]:
+    clock = JumpingClock()
+    with clients_on(clock):
+        yield clock
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def broker() -> Iterator[klamm.Broker]:
 
 
 def test_leaving_the_block_raises_what_was_not_delivered(broker: klamm.Broker, clock: JumpingClock) -> None:
-    producer = klamm.Producer(bootstrap_servers=broker.bootstrap, clock=clock)
+    producer = klamm.Producer(bootstrap_servers=broker.bootstrap)
 
     def use() -> None:
         with producer:
@@ -70,7 +72,7 @@ def test_leaving_the_async_block_raises_what_was_not_delivered(
     broker: klamm.Broker, clock: JumpingClock
 ) -> None:
     async def main() -> None:
-        async with aio.Producer(bootstrap_servers=broker.bootstrap, clock=clock) as producer:
+        async with aio.Producer(bootstrap_servers=broker.bootstrap) as producer:
             await producer.send_and_wait("orders", b"0")
             await asyncio.to_thread(broker.stop)
             await producer.send("orders", b"1")
@@ -82,7 +84,7 @@ def test_leaving_the_async_block_raises_what_was_not_delivered(
 
 def test_an_exception_under_way_is_not_replaced(broker: klamm.Broker, clock: JumpingClock) -> None:
     def use() -> None:
-        with klamm.Producer(bootstrap_servers=broker.bootstrap, clock=clock) as producer:
+        with klamm.Producer(bootstrap_servers=broker.bootstrap) as producer:
             producer.send("orders", b"0").result(10)
             broker.stop()
             producer.send("orders", b"1")
@@ -99,7 +101,7 @@ def test_an_exception_under_way_is_not_replaced_by_the_async_block(
     broker: klamm.Broker, clock: JumpingClock
 ) -> None:
     async def main() -> None:
-        async with aio.Producer(bootstrap_servers=broker.bootstrap, clock=clock) as producer:
+        async with aio.Producer(bootstrap_servers=broker.bootstrap) as producer:
             await producer.send_and_wait("orders", b"0")
             await asyncio.to_thread(broker.stop)
             await producer.send("orders", b"1")
@@ -115,7 +117,7 @@ def test_what_a_future_or_a_callback_has_reported_is_not_raised_again(
     broker: klamm.Broker, clock: JumpingClock
 ) -> None:
     heard: list[Delivery] = []
-    with klamm.Producer(bootstrap_servers=broker.bootstrap, clock=clock) as producer:
+    with klamm.Producer(bootstrap_servers=broker.bootstrap) as producer:
         producer.send("orders", b"0").result(10)
         broker.stop()
         looked_at = producer.send("orders", b"1")
@@ -157,7 +159,7 @@ def test_giving_up_names_the_last_error_of_each_batch() -> None:
 def test_records_of_an_aborted_transaction_are_no_failure() -> None:
     world = World()
     world.send("a", run=False)
-    world.sender.fail_all(TransactionAbortedError("aborted"))
+    world.sender.die(TransactionAbortedError("aborted"))
     batches = world.accumulator.begin_flush()
     assert delivery_error(batches, world.accumulator.take_dropped_failures()) is None
 

@@ -23,6 +23,6 @@ def test_no_record_of_another_thread_comes_first_into_a_new_batch_and_takes_its_
     headers = Headers((("name", b"value"),))
     headers.meanwhile = lambda: accumulator.append_keyed(("t", 0), 1000, b"k", b"x" * 900)
     topic = world.core.metadata.cluster.topics["t"]
-    delivery = accumulator.append(topic, 0, 1000, b"k", b"y" * 900, headers)
+    delivery = accumulator.append(topic, 0, (1000, b"k", b"y" * 900, headers))
     assert delivery._index == 0
     assert delivery._batch.record_count == 1

@@ -81,7 +81,7 @@ def test_uniform_sticky_ignores_keys() -> None:
         ({"partitioner_class": 3}, "give a function"),
         ({"value_serializer": lambda: b""}, "a function of one value"),
         ({"key_serializer": 3}, "a function of one value"),
-        ({"value_serializer": "avro"}, r"klamm\.serializers:avro"),
+        ({"value_serializer": "yaml"}, r"klamm\.serializers:yaml"),
     ],
 )
 def test_what_cannot_work_is_refused_at_construction(setting: dict[str, Any], says: str) -> None:

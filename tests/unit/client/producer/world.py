@@ -62,7 +62,7 @@ class World:
         self.run()
 
     def make_sender(self) -> Sender:
-        return Sender(self.core, self.settings, self.accumulator)
+        return Sender(self.core, self.settings, self.accumulator, choose=lambda topic, key, value: None)
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -97,7 +97,7 @@ class World:
     def send(self, value: str, partition: TopicPartition = T0, *, run: bool = True) -> Delivery:
         raw = value.encode()
         topic = self.core.metadata.cluster.topics[partition.topic]
-        delivery = self.accumulator.append(topic, partition.partition, 1000, None, raw, (), due_at_ms=0)
+        delivery = self.accumulator.append(topic, partition.partition, (1000, None, raw, ()), due_at_ms=0)
         if run:
             self.run()
         return delivery

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klamm.coordinator.group.classic.membership import ClassicMembership, Member, classic_of
+from klamm.coordinator.group.classic.membership import ClassicMembership, Member
 from klamm.coordinator.group.config import GroupConfig
 from klamm.protocol.errors import ErrorCode
 from unit.coordinator.asking import assignment, commit_errors, subscription
@@ -29,7 +29,7 @@ def a_world() -> World:
 
 def picture(world: World) -> Any:
     """All that there is to know of the groups, and how far the log reaches; timers apart."""
-    lives = {group_id: _shown(classic_of(group)) for group_id, group in world.state.groups.items()}
+    lives = {group_id: _shown(world.live(group_id)) for group_id in world.state.groups}
     return world.state.remembered(), lives, world.log.end_offset
 
 
@@ -44,7 +44,7 @@ def _shown(live: ClassicMembership) -> dict[str, Any]:
 
 
 def _member(member: Member) -> dict[str, Any]:
-    timer = {"due_at_ms", "renewed_at_ms", "looked_at_ms"}
+    timer = {"due_at_ms", "failures", "check_at_ms", "renewed_at_ms"}
     return {name: value for name, value in member.fields().items() if name not in timer}
 
 

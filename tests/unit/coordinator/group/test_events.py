@@ -13,13 +13,16 @@ from klamm.coordinator.group.events import (
     GroupEvent,
     GroupEventCause,
     MemberRemoved,
+    OffsetsRemoved,
     RebalanceCompleted,
     RebalanceStarted,
 )
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from klamm.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from unit.coordinator.asking import assignment, subscription
 from unit.coordinator.driver import World
+from unit.coordinator.group.consumer.user_assignors import CONFIG as USERS
 
 
 def causes(world: World, kind: type[GroupEvent]) -> list[str]:
@@ -108,7 +111,13 @@ def _completed(before: dict[str, bytes], after: dict[str, bytes]) -> RebalanceCo
 
 
 def test_every_event_is_json_and_a_line_of_the_log() -> None:
-    world = World(GroupConfig(offsets_retention_minutes=1, offsets_retention_check_interval_ms=1_000))
+    world = World(
+        GroupConfig(
+            offsets_retention_minutes=1,
+            offsets_retention_check_interval_ms=1_000,
+            group_consumer_assignors=USERS.group_consumer_assignors,
+        )
+    )
     members = world.statics("a", "b")
     world.commit({("t", 0): 1}, member_id=members[0], generation=1)
     world.txn_commit({("t", 0): 1}, member_id=members[0], generation=1)
@@ -116,6 +125,17 @@ def test_every_event_is_json_and_a_line_of_the_log() -> None:
     world.join(instance="b", version=9)
     world.leave(("", "a"), ("", "b"))
     world.jump_ms(61_000)
+    world.stable(1)
+    world.ask(
+        ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            rebalance_timeout_ms=1,
+            subscribed_topic_names=["t"],
+            server_assignor="raises",
+        )
+    )
+    world.pass_ms(1)
     kinds = {type(event) for event in world.events}
     assert kinds == set(NAMES)
     for event in world.events:
@@ -124,6 +144,19 @@ def test_every_event_is_json_and_a_line_of_the_log() -> None:
         assert "g" in event.line()
         assert event.cause in event.line()
     assert "Preparing to rebalance group g with old generation 0" in world.events[0].line()
+
+
+def test_only_offsets_whose_time_is_over_are_called_expired() -> None:
+    world = World(GroupConfig(offsets_retention_minutes=1, offsets_retention_check_interval_ms=1_000))
+    world.commit({("t1", 0): 1, ("t", 0): 1})
+    del world.topics.known["t1"]
+    world.coordinator.topic_deleted("t1", world.context())
+    world.jump_ms(61_000)
+    lines = [event.line() for event in world.events if isinstance(event, OffsetsRemoved)]
+    assert lines == [
+        "Removed 1 offsets in group g (the topic was deleted)",
+        "Removed 1 expired offsets in group g (the retention time is over)",
+    ]
 
 
 def test_the_table_of_phases_is_whole() -> None:

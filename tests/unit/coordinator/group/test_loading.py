@@ -179,13 +179,13 @@ def test_a_record_of_an_unknown_kind_is_skipped_with_a_warning_that_names_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World(elect=False)
-    strange = Record(0, 0, bytes.fromhex("0010 00"), b"new", ())
+    strange = Record(0, 0, bytes.fromhex("0011 00"), b"new", ())
     world.log.append(encode_batch([strange, strange._replace(offset=1)]), now_ms=0, timestamp_ms=0)
     world.log.append(encode_records([OFFSET], 0), now_ms=0, timestamp_ms=0)
     with caplog.at_level(logging.WARNING):
         world.elect_all()
     assert [record.getMessage() for record in caplog.records] == [
-        "skipping records with unknown key version 16, the first at offset 0"
+        "skipping records with unknown key version 17, the first at offset 0"
     ]
     assert world.fetch() == {T0: (5, OK)}
 

@@ -6,6 +6,7 @@ from copy import deepcopy
 
 import pytest
 
+from klamm.assignors.base import PartitionView
 from klamm.coordinator.group.topics import KnownTopic, screen_commit
 from klamm.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -20,8 +21,16 @@ TOPIC = KnownTopic("t", bytes(15) + b"t", 2)
 class OneTopic:
     """A cluster with the topic `t`."""
 
+    version = 0
+
     def are_complete(self) -> bool:
         return True
+
+    def names(self) -> tuple[str, ...]:
+        return (TOPIC.name,)
+
+    def partition_views(self, name: str) -> tuple[PartitionView, ...]:
+        return ()
 
     def by_name(self, name: str) -> KnownTopic | None:
         return TOPIC if name == TOPIC.name else None

@@ -110,7 +110,7 @@ def test_when_the_shard_is_not_served_after_all_those_who_wait_are_told(reason: 
         world.log.is_readable = False
         world.load_all()
     assert commit_errors(commit) == {T0: expected}
-    assert world.coordinator.shards.next_look_ms() is None
+    assert world.coordinator.shards.next_check_ms() is None
 
 
 def test_a_failed_flush_sends_everybody_to_look_again_and_later_requests_wait() -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 
 import pytest
 
+from klamm.coordinator.group.classic.membership import Member
 from klamm.coordinator.group.classic.phases import Phase
+from klamm.coordinator.group.classic.signals import JoinCheck
 from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.machine import GroupMachine
+from klamm.coordinator.group.offsets.signals import TopicGone
+from klamm.coordinator.group.outcomes import GroupOutcome
+from klamm.coordinator.runtime import shard
+from klamm.coordinator.runtime.outcome import Context
 from klamm.coordinator.runtime.shard import ShardStatus
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.messages.heartbeat import HeartbeatRequest
 from klamm.protocol.messages.offset_commit import OffsetCommitResponse
 from unit.coordinator.asking import Call, commit_errors
 from unit.coordinator.driver import World
@@ -126,9 +132,67 @@ def test_a_decision_that_fails_costs_one_request_and_nothing_else(
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
         patch.setattr(GroupMachine, "decide", _broken)
         assert world.heartbeat(member_id, 1) is ErrorCode.unknown_server_error
-        world.shard.signal(HeartbeatRequest(), world.context())
     assert "failed" in caplog.text
     assert world.heartbeat(member_id, 1) is OK
+
+
+def test_a_session_whose_end_cannot_be_decided_ends_later_and_with_back_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    silent, alive = world.stable(2, session_ms=10_000)
+    tried: list[int] = []
+
+    def _broken_for_one(machine: GroupMachine, request: object, context: Context) -> GroupOutcome:
+        if isinstance(request, Member):
+            tried.append(context.now_ms)
+            _broken()
+        return decide(machine, request, context)
+
+    decide = GroupMachine.decide
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupMachine, "decide", _broken_for_one)
+        for _ in range(30):
+            world.pass_ms(5_000)
+            assert world.heartbeat(alive, 1) is OK
+    waits = [later - earlier for earlier, later in pairwise(tried)]
+    assert waits == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000]
+    world.pass_ms(60_000)
+    assert world.heartbeat(silent, 1) is ErrorCode.unknown_member_id
+
+
+def test_requests_behind_a_decision_that_was_put_off_are_answered_when_the_shard_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    (member_id,) = world.stable(1)
+    decide = GroupMachine.decide
+
+    def _broken_check(machine: GroupMachine, request: object, context: Context) -> GroupOutcome:
+        if isinstance(request, JoinCheck):
+            _broken()
+        return decide(machine, request, context)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupMachine, "decide", _broken_check)
+        leaving = world.leave_later(member_id)
+        assert not leaving.is_answered
+        world.coordinator.shards.resign(0, 2)
+    assert leaving.error is ErrorCode.not_coordinator
+
+
+def test_a_shard_with_too_many_decisions_put_off_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    monkeypatch.setattr(shard, "MAX_POSTPONED", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupMachine, "decide", _broken)
+        for topic in ("t1", "t2", "t1", "t2"):  # the same again is not one more
+            world.shard.signal(TopicGone(topic), world.context())
+        assert world.shard.postponed_count == 2
+        world.shard.signal(TopicGone("t3"), world.context())
+        assert world.shard.status is ShardStatus.LOADING
+    world.load_all()
+    assert world.commit_error() is OK
 
 
 def test_a_decision_that_cannot_be_carried_out_makes_the_shard_start_over(
@@ -302,7 +366,7 @@ def test_a_burst_of_timers_fires_in_portions() -> None:
     world.clock.advance(10_000)
     world.shard.tick(world.context(), limit=10)
     assert sum(len(world.live(f"g{number}").pending) for number in range(30)) == 20
-    assert world.shard.next_look_ms() == 10_000
+    assert world.shard.next_check_ms() == 10_000
     world.shard.tick(world.context(), limit=100)
     assert not any(world.live(f"g{number}").pending for number in range(30))
 

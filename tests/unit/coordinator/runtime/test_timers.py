@@ -22,7 +22,7 @@ def test_timers_fire_in_order_when_they_are_due_and_not_before() -> None:
     assert fired(queue, 9) == []
     assert fired(queue, 10) == ["early", "early too"]
     assert fired(queue, 100) == ["late"]
-    assert queue.next_look_ms() is None
+    assert queue.next_check_ms() is None
 
 
 def test_a_timer_that_is_put_off_is_looked_at_once_and_fires_later() -> None:
@@ -31,9 +31,9 @@ def test_a_timer_that_is_put_off_is_looked_at_once_and_fires_later() -> None:
     assert queue.change(timer, 10)
     for due_at_ms in range(11, 1_000):
         assert not queue.change(timer, due_at_ms)
-    assert queue.next_look_ms() == 10
+    assert queue.next_check_ms() == 10
     assert fired(queue, 10) == []
-    assert queue.next_look_ms() == 999
+    assert queue.next_check_ms() == 999
     assert fired(queue, 999) == ["session"]
 
 
@@ -63,10 +63,10 @@ def test_disarmed_timers_are_not_looked_at() -> None:
     for due_at_ms, timer in enumerate(ends, 100):
         queue.change(timer, due_at_ms)
         queue.change(timer, None)
-    assert queue.next_look_ms() == 10_000
+    assert queue.next_check_ms() == 10_000
     # And one that is armed again fires
     assert queue.change(ends[0], 200)
-    assert queue.next_look_ms() == 200
+    assert queue.next_check_ms() == 200
     assert fired(queue, 10_000) == ["end 0", "chore"]
 
 
@@ -83,7 +83,7 @@ def test_the_queue_does_what_a_plain_table_would(
         table.pop(number, None)
         if due_at_ms is not None:
             table[number] = due_at_ms
-        look_ms = queue.next_look_ms()
+        look_ms = queue.next_check_ms()
         assert not table or (look_ms is not None and look_ms <= min(table.values()))
         now_ms += passed_ms
         due = {number for number, due_at_ms in table.items() if due_at_ms <= now_ms}

@@ -10,7 +10,6 @@ from typing import Any
 
 from klamm.clock import ManualClock
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.placement import partition_for
 from klamm.coordinator.runtime.shard import Shard, ShardStatus
 from klamm.coordinator.transaction.actions import AllocateProducerId, WriteMarkers
 from klamm.coordinator.transaction.config import TransactionConfig
@@ -35,6 +34,7 @@ from klamm.protocol.messages.describe_transactions import TransactionState as De
 from klamm.protocol.messages.end_txn import EndTxnRequest
 from klamm.protocol.messages.init_producer_id import InitProducerIdRequest
 from klamm.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from klamm.protocol.placement import partition_for
 from klamm.protocol.types import TopicPartition
 from unit.coordinator.memory_log import MemoryLog
 
@@ -121,8 +121,8 @@ class World:
         self.logs = {partition: MemoryLog() for partition in range(partition_count)}
         self.epochs = dict.fromkeys(range(partition_count), 0)
         self.events: list[Any] = []
-        self.loading: list[Shard[Any, Any]] = []
-        self.actions: deque[tuple[Shard[Any, Any], object]] = deque()
+        self.loading: list[Shard] = []
+        self.actions: deque[tuple[Shard, object]] = deque()
         self.holds_markers = False
         self.holds_producer_ids = False
         self.no_producer_ids: ErrorCode | None = None
@@ -151,25 +151,25 @@ class World:
     def tell(self, event: Any) -> None:
         self.events.append(event)
 
-    def act(self, shard: Shard[Any, Any], action: object) -> None:
+    def act(self, shard: Shard, action: object) -> None:
         if isinstance(action, WriteMarkers):
             self.markers.append((shard.epoch, action))
         self.actions.append((shard, action))
 
-    def act_early(self, shard: Shard[Any, Any], action: object) -> bool:
+    def act_early(self, shard: Shard, action: object) -> bool:
         return False
 
     def wake(self, at_ms: int) -> None:
         assert at_ms >= self.clock.now_ms()
 
-    def load(self, shard: Shard[Any, Any]) -> None:
+    def load(self, shard: Shard) -> None:
         self.loading.append(shard)
 
     # --- work outside the shard ----------------------------------------------------------------------
 
     def settle(self) -> None:
         """Carry out the actions that are not held back, and what they lead to."""
-        held: deque[tuple[Shard[Any, Any], object]] = deque()
+        held: deque[tuple[Shard, object]] = deque()
         while self.actions:
             shard, action = self.actions.popleft()
             if isinstance(action, WriteMarkers) and not self.holds_markers:
@@ -180,16 +180,14 @@ class World:
                 held.append((shard, action))
         self.actions = held
 
-    def write(self, shard: Shard[Any, Any], order: WriteMarkers) -> None:
+    def write(self, shard: Shard, order: WriteMarkers) -> None:
         results = {each: self.marker_errors.get(each, ErrorCode.none) for each in order.partitions}
         self.report(shard, order, results)
 
-    def report(
-        self, shard: Shard[Any, Any], order: WriteMarkers, results: Mapping[TopicPartition, ErrorCode]
-    ) -> None:
+    def report(self, shard: Shard, order: WriteMarkers, results: Mapping[TopicPartition, ErrorCode]) -> None:
         shard.signal(MarkersWritten(order, results), self.context())
 
-    def allocate(self, shard: Shard[Any, Any], action: AllocateProducerId) -> None:
+    def allocate(self, shard: Shard, action: AllocateProducerId) -> None:
         if self.no_producer_ids is not None:
             allocated = ProducerIdAllocated(action.transactional_id, error_code=self.no_producer_ids)
         else:
@@ -211,7 +209,7 @@ class World:
         return self.logs[0]
 
     @property
-    def shard(self) -> Shard[Any, Any]:
+    def shard(self) -> Shard:
         return self.coordinator.shards.by_partition[0]
 
     @property
@@ -275,7 +273,7 @@ class World:
         """Let time pass, firing every timer at its own instant."""
         until_ms = self.clock.now_ms() + duration_ms
         while True:
-            look_ms = self.coordinator.shards.next_look_ms()
+            look_ms = self.coordinator.shards.next_check_ms()
             if look_ms is None or look_ms > until_ms:
                 break
             self.clock.advance(max(look_ms - self.clock.now_ms(), 0))

@@ -31,7 +31,8 @@ ABORTABLE = ErrorCode.transaction_abortable
 
 
 @pytest.mark.parametrize("is_loading", [True, False])
-def test_35_a_shard_that_is_not_served_says_so(is_loading: bool) -> None:
+# scenario 35 of transactions
+def test_a_shard_that_is_not_served_says_so(is_loading: bool) -> None:
     world = World(elect=False)
     if is_loading:
         world.elect()
@@ -51,7 +52,8 @@ def test_an_empty_transactional_id_is_an_invalid_request() -> None:
     assert world.describe("").error_code == ErrorCode.invalid_request
 
 
-def test_36_an_unknown_transactional_id_has_no_producer() -> None:
+# scenario 36 of transactions
+def test_an_unknown_transactional_id_has_no_producer() -> None:
     world = World()
     assert world.add_one((P, 0)) is ErrorCode.invalid_producer_id_mapping
     assert world.add_offsets((P, 0)) is ErrorCode.invalid_producer_id_mapping
@@ -60,7 +62,8 @@ def test_36_an_unknown_transactional_id_has_no_producer() -> None:
 
 
 @pytest.mark.parametrize(("version", "expected"), [(3, 90), (2, 90), (1, 47), (0, 47)])
-def test_37_a_wrong_epoch_is_fenced_and_older_clients_hear_it_in_their_words(
+# scenario 37 of transactions
+def test_a_wrong_epoch_is_fenced_and_older_clients_hear_it_in_their_words(
     version: int, expected: int
 ) -> None:
     world = World()
@@ -71,7 +74,8 @@ def test_37_a_wrong_epoch_is_fenced_and_older_clients_hear_it_in_their_words(
     assert world.end((P, 1), version=version).error == expected
 
 
-def test_38_one_missing_topic_and_nothing_is_added() -> None:
+# scenario 38 of transactions
+def test_one_missing_topic_and_nothing_is_added() -> None:
     world = World()
     identity = world.init().identity
     assert world.add(identity, OUT_0, NOWHERE) == {
@@ -82,7 +86,8 @@ def test_38_one_missing_topic_and_nothing_is_added() -> None:
     assert world.state_name() == "Empty"
 
 
-def test_39_what_is_in_the_transaction_is_not_written_again() -> None:
+# scenario 39 of transactions
+def test_what_is_in_the_transaction_is_not_written_again() -> None:
     world = World()
     identity = world.open(OUT_0, OUT_1)
     before = len(world.written())
@@ -104,7 +109,8 @@ def test_the_first_partition_begins_the_transaction() -> None:
     assert (record.started_timestamp_ms, record.updated_timestamp_ms) == (began_ms, began_ms + 500)
 
 
-def test_40_a_prepared_transaction_takes_nothing_until_it_is_complete() -> None:
+# scenario 40 of transactions
+def test_a_prepared_transaction_takes_nothing_until_it_is_complete() -> None:
     world = World()
     identity = world.open()
     world.holds_markers = True

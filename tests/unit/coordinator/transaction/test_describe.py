@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.coordinator.runtime.placement import java_hash, partition_for
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.placement import java_hash, partition_for
 from unit.coordinator.transaction.driver import FIRST_PRODUCER_ID, OUT_0, OUT_1, T, World
 
 P = FIRST_PRODUCER_ID
@@ -40,7 +40,8 @@ def three_ids() -> World:
     return world
 
 
-def test_97_unknown_states_are_named_and_the_others_count() -> None:
+# scenario 97 of transactions
+def test_unknown_states_are_named_and_the_others_count() -> None:
     world = three_ids()
     response = world.list_all(state_filters=["Ongoing", "Foo"])
     assert response.unknown_state_filters == ["Foo"]

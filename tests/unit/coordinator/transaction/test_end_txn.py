@@ -14,7 +14,8 @@ NONE, WRONG, FENCED = ErrorCode.none, ErrorCode.invalid_txn_state, ErrorCode.pro
 CONCURRENT, NO_MAPPING = ErrorCode.concurrent_transactions, ErrorCode.invalid_producer_id_mapping
 
 
-def test_41_a_commit_is_answered_when_it_is_decided_and_completed_when_it_is_marked() -> None:
+# scenario 41 of transactions
+def test_a_commit_is_answered_when_it_is_decided_and_completed_when_it_is_marked() -> None:
     world = World()
     identity = world.open(OUT_0, OUT_1)
     world.log.is_holding = True
@@ -41,7 +42,8 @@ def test_41_a_commit_is_answered_when_it_is_decided_and_completed_when_it_is_mar
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_42_43_what_is_complete_may_be_asked_for_again_but_not_changed(commit: bool) -> None:
+# scenarios 42, 43 of transactions
+def test_what_is_complete_may_be_asked_for_again_but_not_changed(commit: bool) -> None:
     world = World()
     identity = world.open()
     assert world.end(identity, commit=commit).error is NONE
@@ -51,7 +53,8 @@ def test_42_43_what_is_complete_may_be_asked_for_again_but_not_changed(commit: b
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_44_while_markers_are_on_their_way_either_result_must_wait(version: int) -> None:
+# scenario 44 of transactions
+def test_while_markers_are_on_their_way_either_result_must_wait(version: int) -> None:
     world = World()
     identity = world.open()
     world.holds_markers = True
@@ -61,14 +64,16 @@ def test_44_while_markers_are_on_their_way_either_result_must_wait(version: int)
     assert world.init().error is CONCURRENT
 
 
-def test_45_there_is_nothing_to_end() -> None:
+# scenario 45 of transactions
+def test_there_is_nothing_to_end() -> None:
     world = World()
     identity = world.init().identity
     assert world.end(identity).error is WRONG
     assert world.end(identity, commit=False).error is WRONG
 
 
-def test_46_an_abort_of_nothing_raises_the_epoch_and_marks_nothing() -> None:
+# scenario 46 of transactions
+def test_an_abort_of_nothing_raises_the_epoch_and_marks_nothing() -> None:
     world = World()
     identity = world.init().identity
     assert world.end(identity, commit=False, version=5).identity == (P, 1)
@@ -83,7 +88,8 @@ def test_46_an_abort_of_nothing_raises_the_epoch_and_marks_nothing() -> None:
     assert world.end((P, 2), version=5).error is WRONG
 
 
-def test_47_a_commit_whose_response_was_lost_is_answered_again() -> None:
+# scenario 47 of transactions
+def test_a_commit_whose_response_was_lost_is_answered_again() -> None:
     world = World()
     identity = world.open(version=5)
     world.holds_markers = True
@@ -98,7 +104,8 @@ def test_47_a_commit_whose_response_was_lost_is_answered_again() -> None:
     assert not others
 
 
-def test_48_49_the_next_transaction_has_the_next_epoch() -> None:
+# scenarios 48, 49 of transactions
+def test_the_next_transaction_has_the_next_epoch() -> None:
     world = World()
     identity = world.open(version=5)
     world.end(identity, version=5)
@@ -108,7 +115,8 @@ def test_48_49_the_next_transaction_has_the_next_epoch() -> None:
     assert world.end((P, 1), version=5, commit=False).identity == (P, 2)
 
 
-def test_50_a_rotation_is_announced_at_once_and_takes_effect_at_the_end() -> None:
+# scenario 50 of transactions
+def test_a_rotation_is_announced_at_once_and_takes_effect_at_the_end() -> None:
     world = World()
     identity = world.at_epoch(32_766)
     assert world.add_one(identity, version=5) is NONE

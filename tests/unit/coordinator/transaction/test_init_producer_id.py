@@ -15,19 +15,22 @@ P = FIRST_PRODUCER_ID
 FENCED, CONCURRENT = ErrorCode.producer_fenced, ErrorCode.concurrent_transactions
 
 
-def test_24_an_empty_id_is_an_invalid_request() -> None:
+# scenario 24 of transactions
+def test_an_empty_id_is_an_invalid_request() -> None:
     assert World().init("").error is ErrorCode.invalid_request
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
-def test_25_a_timeout_out_of_range_is_refused_even_while_the_shard_loads(timeout_ms: int) -> None:
+# scenario 25 of transactions
+def test_a_timeout_out_of_range_is_refused_even_while_the_shard_loads(timeout_ms: int) -> None:
     world = World(elect=False)
     world.elect()
     assert world.init(timeout_ms=timeout_ms).error is ErrorCode.invalid_transaction_timeout
     assert world.init().error is ErrorCode.coordinator_load_in_progress
 
 
-def test_26_a_new_id_begins_at_epoch_0() -> None:
+# scenario 26 of transactions
+def test_a_new_id_begins_at_epoch_0() -> None:
     world = World()
     assert world.init().identity == (P, 0)
     (record,) = world.written()
@@ -37,12 +40,14 @@ def test_26_a_new_id_begins_at_epoch_0() -> None:
     assert record.started_timestamp_ms == -1
 
 
-def test_27_each_new_instance_gets_the_next_epoch() -> None:
+# scenario 27 of transactions
+def test_each_new_instance_gets_the_next_epoch() -> None:
     world = World()
     assert [world.init().identity for _ in range(3)] == [(P, 0), (P, 1), (P, 2)]
 
 
-def test_28_a_bump_that_is_repeated_is_answered_the_same_any_number_of_times() -> None:
+# scenario 28 of transactions
+def test_a_bump_that_is_repeated_is_answered_the_same_any_number_of_times() -> None:
     world = World()
     for _ in range(4):
         world.init()
@@ -53,20 +58,23 @@ def test_28_a_bump_that_is_repeated_is_answered_the_same_any_number_of_times() -
 
 
 @pytest.mark.parametrize(("version", "expected"), [(5, 90), (4, 90), (3, 47)])
-def test_29_an_older_epoch_is_fenced(version: int, expected: int) -> None:
+# scenario 29 of transactions
+def test_an_older_epoch_is_fenced(version: int, expected: int) -> None:
     world = World()
     for _ in range(5):
         world.init()
     assert world.init(expected=(P, 3), version=version).error == expected
 
 
-def test_30_a_foreign_producer_id_is_fenced() -> None:
+# scenario 30 of transactions
+def test_a_foreign_producer_id_is_fenced() -> None:
     world = World()
     world.init()
     assert world.init(expected=(P + 1, 0)).error is FENCED
 
 
-def test_31_epochs_that_are_used_up_lead_to_a_new_producer_id() -> None:
+# scenario 31 of transactions
+def test_epochs_that_are_used_up_lead_to_a_new_producer_id() -> None:
     world = World()
     world.at_epoch(32_766)
     assert world.init(expected=(P, 32_766)).identity == (P + 1, 0)
@@ -96,11 +104,13 @@ def test_the_last_epoch_for_clients_may_be_asked_for_again_but_the_one_for_fenci
 
 
 @pytest.mark.parametrize("expected", [(-1, 5), (5, -1)])
-def test_32_half_an_identity_is_an_invalid_request(expected: tuple[int, int]) -> None:
+# scenario 32 of transactions
+def test_half_an_identity_is_an_invalid_request(expected: tuple[int, int]) -> None:
     assert World().init(expected=expected).error is ErrorCode.invalid_request
 
 
-def test_33_a_new_instance_aborts_what_is_open_and_waits_for_it() -> None:
+# scenario 33 of transactions
+def test_a_new_instance_aborts_what_is_open_and_waits_for_it() -> None:
     world = World()
     assert world.open(OUT_0) == (P, 0)
     world.holds_markers = True
@@ -114,7 +124,8 @@ def test_33_a_new_instance_aborts_what_is_open_and_waits_for_it() -> None:
     assert (marker.producer_id, marker.producer_epoch, marker.is_commit) == (P, 1, False)
 
 
-def test_33_the_producer_itself_goes_on_with_the_epoch_of_the_fence() -> None:
+# scenario 33 of transactions
+def test_the_producer_itself_goes_on_with_the_epoch_of_the_fence() -> None:
     world = World()
     world.open()
     assert world.init(expected=(P, 0)).error is CONCURRENT
@@ -130,7 +141,8 @@ def test_in_an_open_transaction_the_producer_id_is_checked_and_the_epoch_is_not(
     assert world.init(expected=(P, 7)).error is FENCED
 
 
-def test_34_a_fence_that_cannot_be_written_raises_the_epoch_once() -> None:
+# scenario 34 of transactions
+def test_a_fence_that_cannot_be_written_raises_the_epoch_once() -> None:
     world = World()
     world.open()
     world.log.refuse_with = ErrorCode.not_enough_replicas
@@ -140,7 +152,8 @@ def test_34_a_fence_that_cannot_be_written_raises_the_epoch_once() -> None:
     assert world.init().identity == (P, 2)
 
 
-def test_34_also_when_the_flush_fails_after_the_append() -> None:
+# scenario 34 of transactions
+def test_also_when_the_flush_fails_after_the_append() -> None:
     world = World()
     world.open()
     world.log.is_holding = True
@@ -286,7 +299,8 @@ TWO_PHASE = TransactionConfig(
 )
 
 
-def test_100_two_phase_commit_needs_its_setting() -> None:
+# scenario 100 of transactions
+def test_two_phase_commit_needs_its_setting() -> None:
     world = World()
     assert world.init(two_phase=True, version=6).error is ErrorCode.transactional_id_authorization_failed
     assert world.init(keeps=True, version=6).error is ErrorCode.unsupported_version

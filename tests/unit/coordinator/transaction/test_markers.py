@@ -32,7 +32,8 @@ def committed(world: World) -> None:
 
 
 @pytest.mark.parametrize("error_code", RETRIED)
-def test_87_a_marker_that_may_succeed_later_is_sent_again_until_it_does(error_code: ErrorCode) -> None:
+# scenario 87 of transactions
+def test_a_marker_that_may_succeed_later_is_sent_again_until_it_does(error_code: ErrorCode) -> None:
     world = World()
     world.marker_errors = {OUT_1: error_code}
     committed(world)
@@ -70,7 +71,8 @@ def test_a_partition_that_can_hold_no_marker_is_left_out(error_code: ErrorCode) 
         ErrorCode.unknown_server_error,
     ],
 )
-def test_86_a_coordinator_that_is_fenced_stops_and_the_next_one_finishes(error_code: ErrorCode) -> None:
+# scenario 86 of transactions
+def test_a_coordinator_that_is_fenced_stops_and_the_next_one_finishes(error_code: ErrorCode) -> None:
     world = World()
     world.marker_errors = {OUT_1: error_code}
     committed(world)
@@ -89,9 +91,8 @@ def test_86_a_coordinator_that_is_fenced_stops_and_the_next_one_finishes(error_c
 
 @pytest.mark.parametrize(("commit", "name"), [(True, "CompleteCommit"), (False, "CompleteAbort")])
 @pytest.mark.parametrize("marked", [0, 1, 2])
-def test_80_81_82_84_a_new_coordinator_finishes_what_was_decided(
-    commit: bool, name: str, marked: int
-) -> None:
+# scenarios 80, 81, 82, 84 of transactions
+def test_a_new_coordinator_finishes_what_was_decided(commit: bool, name: str, marked: int) -> None:
     world = World()
     identity = world.open(OUT_0, OUT_1)
     world.holds_markers = True
@@ -114,7 +115,8 @@ def test_80_81_82_84_a_new_coordinator_finishes_what_was_decided(
     assert world.state_name() == name
 
 
-def test_83_a_decision_that_was_not_durable_is_made_again() -> None:
+# scenario 83 of transactions
+def test_a_decision_that_was_not_durable_is_made_again() -> None:
     world = World()
     identity = world.open()
     world.log.is_holding = True
@@ -127,7 +129,8 @@ def test_83_a_decision_that_was_not_durable_is_made_again() -> None:
     assert len(world.markers) == 1
 
 
-def test_85_an_open_transaction_stays_open_and_its_time_goes_on() -> None:
+# scenario 85 of transactions
+def test_an_open_transaction_stays_open_and_its_time_goes_on() -> None:
     world = World()
     identity = world.open()
     started_ms = world.stored().started_timestamp_ms

@@ -123,7 +123,9 @@ def test_what_is_written_is_read(stored: TransactionStored) -> None:
 def test_bytes_of_no_sense_are_an_error_and_nothing_else(raw: bytes) -> None:
     for key, value in ((raw, raw), (encode_key("t"), raw), (encode_key("t"), b"\x00\x01" + raw)):
         with suppress(DecodeError):
-            decode_record(key, value)
+            record = decode_record(key, value)
+            if not isinstance(record, UnknownTransactionKey):
+                assert decode_record(*encode_record(record, is_flexible=True)) == record
 
 
 def test_keys_of_other_versions_are_unknown() -> None:

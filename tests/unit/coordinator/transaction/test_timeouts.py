@@ -26,7 +26,8 @@ HOUR_MS = 3_600_000
 WEEKS = TransactionConfig(transaction_abort_timed_out_transaction_cleanup_interval_ms=HOUR_MS)
 
 
-def test_51_a_transaction_over_its_time_is_aborted_with_a_higher_epoch() -> None:
+# scenario 51 of transactions
+def test_a_transaction_over_its_time_is_aborted_with_a_higher_epoch() -> None:
     world = World()
     world.open(OUT_0, client_id="slow")
     world.pass_ms(TIMEOUT_MS)
@@ -46,7 +47,8 @@ def test_51_a_transaction_over_its_time_is_aborted_with_a_higher_epoch() -> None
     assert TIMEOUT_MS < event.open_ms <= TIMEOUT_MS + ABORT_INTERVAL_MS
 
 
-def test_52_the_producer_that_was_too_slow_is_a_zombie() -> None:
+# scenario 52 of transactions
+def test_the_producer_that_was_too_slow_is_a_zombie() -> None:
     def timed_out() -> World:
         world = World()
         world.open()
@@ -63,7 +65,8 @@ def test_52_the_producer_that_was_too_slow_is_a_zombie() -> None:
     assert timed_out().init().identity == (P, 2)
 
 
-def test_53_sending_steadily_does_not_prolong_a_transaction() -> None:
+# scenario 53 of transactions
+def test_sending_steadily_does_not_prolong_a_transaction() -> None:
     world = World()
     identity = world.open(OUT_0)
     for _ in range(7):
@@ -73,7 +76,8 @@ def test_53_sending_steadily_does_not_prolong_a_transaction() -> None:
     assert world.state_name() == "CompleteAbort"
 
 
-def test_54_what_is_being_ended_is_not_timed_out() -> None:
+# scenario 54 of transactions
+def test_what_is_being_ended_is_not_timed_out() -> None:
     world = World()
     identity = world.open()
     world.holds_markers = True
@@ -129,7 +133,8 @@ def test_many_at_once_are_aborted_in_turns() -> None:
     assert {world.state_name(name) for name in names} == {"CompleteAbort"}
 
 
-def test_55_56_an_id_that_is_not_used_for_a_week_is_forgotten() -> None:
+# scenarios 55, 56 of transactions
+def test_an_id_that_is_not_used_for_a_week_is_forgotten() -> None:
     world = World(WEEKS)
     identity = world.open()
     world.end(identity)
@@ -144,7 +149,8 @@ def test_55_56_an_id_that_is_not_used_for_a_week_is_forgotten() -> None:
     assert world.init(expected=identity).identity == (P + 1, 0)
 
 
-def test_57_an_open_transaction_is_kept_however_old_it_is() -> None:
+# scenario 57 of transactions
+def test_an_open_transaction_is_kept_however_old_it_is() -> None:
     world = World(WEEKS)
     world.open()
     world.log.refuse_with = ErrorCode.not_enough_replicas  # so that the time-out cannot end it

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from klamm.spark.audit.causes import Causes, inferred
+from klamm.groups.causes import RecordedCauses, inferred_cause
+from klamm.spark.audit.causes import explained
 from klamm.spark.audit.steps import GroupSteps
 from klamm.spark.decode.rows import LogPlace
 from unit.spark.audit.histories import Row
@@ -70,7 +71,7 @@ class Log:
         return [tuple(row[column] for column in columns) for table, row in self.rows if table == name]
 
     def causes(self) -> list[str]:
-        return [inferred(row) for name, row in self.rows if name == "rebalances"]
+        return [inferred_cause(row) for name, row in self.rows if name == "rebalances"]
 
 
 def test_members_that_come_and_go_make_rebalances() -> None:
@@ -245,6 +246,6 @@ def test_the_event_with_the_same_generation_and_the_nearest_time_is_the_cause(
     log.generation(1, member("a"))
     log.generation(2, member("a"))
     _, rebalance = (row for name, row in log.rows if name == "rebalances")
-    explained = Causes(events).explained(rebalance)
+    row = explained(rebalance, RecordedCauses(events))
     columns = ("cause", "is_inferred", "caused_by", "reason", "duration_ms", "moved_count")
-    assert tuple(explained[name] for name in columns) == found
+    assert tuple(row[name] for name in columns) == found

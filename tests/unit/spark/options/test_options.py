@@ -10,7 +10,7 @@ import pytest
 from klamm.config import ConfigError
 from klamm.protocol.types import TopicPartition
 from klamm.spark.options.limits import AtOffsets, AtTime, AtTimes, Named
-from klamm.spark.options.options import includes_headers, sink_options, source_options
+from klamm.spark.options.options import sink_options, source_options
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092"}
 TOPIC = {**BASE, "subscribe": "t"}
@@ -139,7 +139,7 @@ BOTH = (True, False)
         (BOTH, {"kafka.key.deserializer": "x"}, "cast"),
         (BOTH, {"kafka.value.deserializer": "x"}, "cast"),
         (BOTH, {"kafka.isolation.level": "committed"}, "committed for kafka.isolation.level"),
-        (BOTH, {"kafka.security.protocol": "SSL"}, "SSL for kafka.security.protocol"),
+        (BOTH, {"kafka.security.protocol": "TLS"}, "TLS for kafka.security.protocol"),
         (BOTH, {"startingOffsets": "group"}, "set kafka.group.id"),
         (BOTH, {"groupMissing": "latest"}, "requires startingOffsets=group"),
         ((False,), {"commitOffsets": "transaction"}, "is for streams"),
@@ -239,10 +239,10 @@ def test_a_setting_of_another_client_is_told_once(caplog: pytest.LogCaptureFixtu
 
 
 def test_the_schema_needs_one_option_only() -> None:
-    assert includes_headers({"INCLUDEHEADERS": "True"})
-    assert not includes_headers({})
+    assert source_options({**TOPIC, "INCLUDEHEADERS": "True"}, is_streaming=True).includes_headers
+    assert not source_options(TOPIC, is_streaming=True).includes_headers
     with pytest.raises(ConfigError, match="expected true or false"):
-        includes_headers({"includeHeaders": "on"})
+        source_options({**TOPIC, "includeHeaders": "on"}, is_streaming=True)
 
 
 def test_an_exactly_once_sink_has_a_long_transaction_by_default() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,14 @@ from klamm.spark.pipe.job import job_of
 from unit.spark.pipe.test_failures import AWAY, FUNCTION
 
 JOB = job_of({"source": {"topics": "orders"}, "sink": {"topic": "revenue"}}, name="j")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the job has its checkpoint."""
+    monkeypatch.chdir(tmp_path)
+
+
 WATCHED_MS = round(running.WATCH_S * 1000)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from typer.testing import CliRunner
 import klamm
 from klamm.cli.pipe import app
 from klamm.protocol.types import TopicPartition
-from klamm.spark.pipe.job import Job, job_of
+from klamm.spark.pipe.failures import NEEDS_CHECKPOINT
+from klamm.spark.pipe.job import Job, job_of, load_job
+from klamm.spark.pipe.record import record_of, write_record
 from klamm.spark.pipe.survey import missing_topics, survey
 from unit.spark.world import World
 
@@ -197,3 +200,77 @@ def test_a_cluster_that_does_not_answer_ends_the_check_in_time(checked: Checked,
     assert seen.exit_code == 1
     assert "no bootstrap server can be reached: 127.0.0.1:1" in seen.output
     assert CliRunner().invoke(app, ["check", "--offline", str(path)]).exit_code == 0
+
+
+def test_the_checkpoint_beside_the_job_is_compared_with_it(checked: Checked, tmp_path: Path) -> None:
+    path = written(checked, tmp_path)
+    checked.ran_to(1, 0, 0)
+    write_record(str(checked.checkpoint), record_of(load_job(path)))
+    path.write_text(f'delivery = "at-least-once"\n{path.read_text()}')
+    seen = CliRunner().invoke(app, ["check", str(path)])
+    assert seen.exit_code == 0, seen.output
+    assert "changed      delivery: goes on, with records twice after a failure" in seen.output
+    was = replace(record_of(load_job(path)), cluster_id="elsewhere")
+    write_record(str(checked.checkpoint), was)
+    refused = CliRunner().invoke(app, ["check", str(path)])
+    assert refused.exit_code == NEEDS_CHECKPOINT
+    assert (
+        "changed      bootstrap: needs a new checkpoint: its offsets are those of cluster" in refused.output
+    )
+    assert f"next         klamm pipe migrate {path}" in refused.output
+
+
+def test_a_checkpoint_that_is_cut_in_half_is_a_problem(checked: Checked, tmp_path: Path) -> None:
+    checked.ran_to(1, 0, 0)
+    offsets = checked.checkpoint / "offsets" / "1"
+    offsets.write_text(offsets.read_text()[:-10])
+    seen = CliRunner().invoke(app, ["check", str(written(checked, tmp_path))])
+    assert seen.exit_code == NEEDS_CHECKPOINT
+    assert "offsets/1 is damaged" in seen.output
+
+
+def test_a_new_checkpoint_starts_where_the_old_one_stopped(checked: Checked, tmp_path: Path) -> None:
+    checked.world.fill(checked.origin, [b"x"] * 5)
+    checked.ran_to(0, 2, 0)
+    checked.ran_to(1, 4, 0, is_done=False)  # and nothing says that it was committed
+    path = written(checked, tmp_path).rename(tmp_path / f"{checked.name}.toml")
+    made = CliRunner().invoke(app, ["migrate", str(path)])
+    assert made.exit_code == 0, made.output
+    assert f"the first batch starts at {checked.origin}-0 at 2, {checked.origin}-1 at 0" in made.output
+    assert f"old one      {checked.checkpoint}.1" in made.output
+    assert (tmp_path / "checkpoint.1" / "offsets" / "1").exists()
+    seen = CliRunner().invoke(app, ["check", str(path)])
+    assert seen.exit_code == 0, seen.output
+    assert "would read   3 offsets now" in seen.output
+    again = CliRunner().invoke(app, ["migrate", str(path)])
+    assert again.exit_code == 1
+    assert "has no batch yet, and starts where another one stopped: run the job" in again.output
+
+
+def test_a_new_checkpoint_starts_at_the_offsets_of_the_group_if_the_old_one_is_gone(
+    checked: Checked, tmp_path: Path
+) -> None:
+    checked.world.fill(checked.origin, [b"x"] * 5)
+    path = written(checked, tmp_path).rename(tmp_path / f"{checked.name}.toml")
+    nothing = CliRunner().invoke(app, ["migrate", str(path)])
+    assert nothing.exit_code == 1
+    assert f"to go on from, and group {checked.name} has no offsets" in nothing.output
+    checked.world.admin.alter_group_offsets(checked.name, checked.at(3, 0)).unwrap()
+    made = CliRunner().invoke(app, ["migrate", str(path)])
+    assert made.exit_code == 0, made.output
+    assert f"starts at {checked.origin}-0 at 3, {checked.origin}-1 at 0" in made.output
+    assert f"taken from   the offsets that group {checked.name} has committed" in made.output
+
+
+def test_a_checkpoint_of_the_official_connector_is_adopted(checked: Checked, tmp_path: Path) -> None:
+    checked.world.fill(checked.origin, [b"x"] * 5)
+    checked.ran_to(3, 4, 0)
+    checked.checkpoint.rename(tmp_path / "theirs")
+    path = written(checked, tmp_path)
+    made = CliRunner().invoke(app, ["adopt", str(tmp_path / "theirs"), str(path)])
+    assert made.exit_code == 0, made.output
+    assert f"starts at {checked.origin}-0 at 4, {checked.origin}-1 at 0" in made.output
+    assert (tmp_path / "theirs" / "offsets" / "3").exists()
+    wrong = CliRunner().invoke(app, ["adopt", str(tmp_path), str(path)])
+    assert wrong.exit_code == 1
+    assert "is not a checkpoint of a query" in wrong.output

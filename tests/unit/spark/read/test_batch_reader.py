@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 from klamm.config import ConfigError
 from klamm.errors import KlammTimeoutError, NoBrokersError
 from klamm.protocol.types import TopicPartition
-from klamm.spark.read.lookup import UnknownTopicError
+from klamm.spark.read.lookup import MissingTopicError
 from klamm.spark.read.loss import DataLossError
 from klamm.spark.source import KlammDataSource
 from unit.spark.world import World, ranges_of, rows_of
@@ -105,7 +105,7 @@ def test_what_is_not_there_is_no_row_unless_it_is_a_topic_by_name(world: World) 
     assert world.rows(assign="{}") == []
     assert world.rows(assign=json.dumps({topic: [7]})) == []
     assert world.rows(subscribePattern="no-topic-has-this-name") == []
-    with pytest.raises(UnknownTopicError, match="unknown topic nowhere"):
+    with pytest.raises(MissingTopicError, match="unknown topic nowhere"):
         world.rows(subscribe=f"{topic},nowhere")
 
 
@@ -187,7 +187,7 @@ def test_an_error_that_explains_itself_has_one_frame_of_a_traceback(world: World
         lambda: world.source(subscribe="nowhere").streamReader(schema).initialOffset(),
         lambda: source.writer(schema, True),
     ):
-        with pytest.raises((ConfigError, UnknownTopicError)) as refused:
+        with pytest.raises((ConfigError, MissingTopicError)) as refused:
             attempt()
         here, *below = traceback.extract_tb(refused.value.__traceback__)
         assert here.filename == __file__

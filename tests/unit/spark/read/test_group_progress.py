@@ -82,7 +82,7 @@ def test_a_group_in_use_refuses_and_the_query_goes_on_or_stops(
     world.fill(topic, TEN)
     options = {"subscribe": topic, "commitOffsets": "progress", "kafka_group_id": group}
     settings = {"bootstrap.servers": world.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
-    with Consumer(topic, config={**settings, "enable.auto.commit": False}) as member:
+    with Consumer(topic, {**settings, "enable.auto.commit": False}) as member:
         while not member.assignment():
             member.poll(0.1)
         lenient, strict = world.stream(**options), world.stream(**options, commitOffsets_onError="fail")

@@ -19,5 +19,7 @@ def test_freed_memory_is_kept_where_malloc_can(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_another_malloc_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", lambda _name: SimpleNamespace())
+    library = SimpleNamespace()
+    monkeypatch.setattr(ctypes, "CDLL", lambda _name: library)
     keep_freed_memory()
+    assert vars(library) == {}

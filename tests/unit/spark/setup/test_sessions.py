@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkImportError
 
 import klamm
 from klamm.spark import session
@@ -19,8 +20,16 @@ def setting(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
     monkeypatch.setattr(sessions, name, value)
 
 
-def test_the_versions_here_fit() -> None:
+def test_the_versions_here_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def installed(package: str) -> str:
+        asked.append(package)
+        return version(package)
+
+    setting(monkeypatch, "version", installed)
     sessions.check_versions()
+    assert asked == list(sessions.FITTING)
 
 
 @pytest.mark.parametrize(
@@ -28,18 +37,18 @@ def test_the_versions_here_fit() -> None:
     [
         ("4.1.0", "pyspark 4.1.0 is not supported, klamm requires 4.2 or newer, below 4.4"),
         ("5.0.0", "is not supported"),
-        (None, "pyspark is missing: pip install 'klamm[spark]'"),
+        (None, "pyspark is missing: pip install 'pyspark"),
     ],
 )
 def test_versions_that_do_not_fit_are_told_in_one_line(
     monkeypatch: pytest.MonkeyPatch, found: str | None, said: str
 ) -> None:
-    def version(package: str) -> str:
+    def installed(package: str) -> str:
         if found is None:
             raise PackageNotFoundError(package)
         return found
 
-    setting(monkeypatch, "version", version)
+    setting(monkeypatch, "version", installed)
     with pytest.raises(SparkSetupError) as refused:
         session()
     assert said in str(refused.value)
@@ -76,3 +85,46 @@ def test_workers_get_this_python_and_find_klamm(monkeypatch: pytest.MonkeyPatch,
 def test_a_program_given_to_spark_submit_runs_where_that_was_told() -> None:
     assert sessions.default_master({}) == "local[*]"
     assert sessions.default_master({"PYSPARK_GATEWAY_PORT": "4711"}) is None
+
+
+class Connecting:
+    """A builder of sessions, as PySpark's, that notes what it is told."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.told: list[tuple[str, ...]] = []
+        self._error = error
+
+    def appName(self, name: str) -> Connecting:  # noqa: N802 - Spark's name
+        self.told.append(("app", name))
+        return self
+
+    def remote(self, url: str) -> Connecting:
+        self.told.append(("remote", url))
+        return self
+
+    def config(self, name: str, value: str) -> Connecting:
+        self.told.append((name, value))
+        return self
+
+    def getOrCreate(self) -> Connecting:  # noqa: N802 - Spark's name
+        if self._error is not None:
+            raise self._error
+        return self
+
+
+def test_a_url_of_spark_connect_starts_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = Connecting()
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", builder)
+    setting(monkeypatch, "prepare", None)  # it looks for Java
+    session("a", master="sc://host:15002", conf={"spark.sql.ansi.enabled": "false"})
+    assert builder.told == [("app", "a"), ("remote", "sc://host:15002"), ("spark.sql.ansi.enabled", "false")]
+
+
+def test_what_spark_connect_needs_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = PySparkImportError(
+        errorClass="PACKAGE_NOT_INSTALLED",
+        messageParameters={"package_name": "Pandas", "minimum_version": "2"},
+    )
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", Connecting(missing))
+    with pytest.raises(SparkSetupError, match=r"pip install 'pyspark\[connect\]'"):
+        session(master="sc://host")

@@ -26,10 +26,10 @@ from klamm.client.producer.encoded import EncodedProducer
 from klamm.client.producer.partitioner import partition_for_key
 from klamm.clock import SystemClock
 from klamm.config import ConfigError
-from klamm.errors import KlammTimeoutError, RecordTooLargeError
+from klamm.errors import KlammTimeoutError, RecordTooLargeError, UnknownTopicError
 from klamm.records.arrow import BinaryInput
 from klamm.records.columns import encode_columns
-from klamm.spark.schema import HEADERS_TYPE
+from klamm.spark.schema import HEADERS_TYPE, check_sink_schema
 from klamm.spark.source import KlammDataSource
 from klamm.spark.write.writers import BatchWriter, StreamWriter
 from klamm.spark.write.writing import RowError, Written, by_topic, encoded
@@ -179,9 +179,23 @@ def test_a_broker_that_is_down_is_named() -> None:
     source = KlammDataSource(
         {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "kafka.max.block.ms": "100"}
     )
-    writer = source.writer(schema_of("value"), False)
     with pytest.raises(KlammTimeoutError, match=r"127\.0\.0\.1:1"):
-        writer.write(iter([table(value=[b"x"])]))
+        source.writer(schema_of("value"), False)
+
+
+@pytest.mark.parametrize("given", ["option", "column"])
+def test_a_topic_that_does_not_exist_is_asked_for_or_created(world: World, given: str) -> None:
+    near, topic = world.topic(), f"new-{world.topic()}"
+    rows = table(value=[b"x"]) if given == "option" else table(value=[b"x"], topic=[topic])
+    options = {"kafka_bootstrap_servers": world.bootstrap, **({"topic": topic} if given == "option" else {})}
+    with pytest.raises(UnknownTopicError, match=f"{topic} does not exist: .*createTopics"):
+        write(world, rows, **options)
+    with pytest.raises(UnknownTopicError, match=rf"did you mean {near}\? Else"):
+        write(world, table(value=[b"x"]), topic=f"{near}x")
+    assert write(world, rows, **options, createTopics="3").row_count == 1
+    assert len(world.admin.describe_topics([topic])[topic].partitions) == 3
+    with pytest.raises(ConfigError, match="expected true, false, or a number of partitions"):
+        write(world, rows, **options, createTopics="some")
 
 
 def test_a_stream_is_written_the_same_way(world: World) -> None:
@@ -253,13 +267,12 @@ def test_columns_that_do_not_fit_are_refused_before_anything_runs(
 
 
 def test_other_columns_are_left_alone() -> None:
-    options = {"kafka.bootstrap.servers": "x:1", "topic": "t"}
     fields = [
         StructField("value", StringType()),
         StructField("topic", LongType()),
         StructField("x", LongType()),
     ]
-    KlammDataSource(options).writer(StructType(fields), False)
+    check_sink_schema(StructType(fields), "t")
 
 
 rows = st.lists(

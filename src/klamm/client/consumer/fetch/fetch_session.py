@@ -33,7 +33,7 @@ class SessionPart(NamedTuple):
     uses_topic_ids: bool
 
 
-class FetchSession:
+class NodeFetchSession:
     """One node's session. `build` and `answered` alternate, as one request at a time is in flight."""
 
     def __init__(self) -> None:

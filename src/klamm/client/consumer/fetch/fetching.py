@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from klamm.client.consumer.fetch.buffer import Buffered, FetchBuffer
-from klamm.client.consumer.fetch.fetch_session import FINAL_EPOCH, FetchSession, SessionPart, Wanted
+from klamm.client.consumer.fetch.fetch_session import FINAL_EPOCH, NodeFetchSession, SessionPart, Wanted
 from klamm.client.consumer.fetch.fetched import Fetched
 from klamm.client.consumer.polling.inbox import Inbox
 from klamm.client.consumer.settings import ConsumerSettings
@@ -59,7 +59,7 @@ class Fetching:
         self._state = state
         self._buffer = buffer
         self._inbox = inbox
-        self._sessions: dict[int, FetchSession] = {}
+        self._sessions: dict[int, NodeFetchSession] = {}
         self._in_flight: set[int] = set()
         self._not_before_ms: dict[int, int] = {}  # brokers that throttle this client
         self.request_count = 0
@@ -134,7 +134,7 @@ class Fetching:
         )
 
     def _fetch(self, node_id: int, partitions: dict[TopicPartition, Wanted]) -> None:
-        session = self._sessions.setdefault(node_id, FetchSession())
+        session = self._sessions.setdefault(node_id, NodeFetchSession())
         part = session.build(partitions)
         self._in_flight.add(node_id)
         self.request_count += 1
@@ -182,11 +182,12 @@ class Fetching:
     def _failed(
         self,
         node_id: int,
-        session: FetchSession,
+        session: NodeFetchSession,
         asked: Mapping[TopicPartition, Wanted],
         error: KlammError | None,
     ) -> None:
-        log.info("fetch from broker %d failed: %s", node_id, error)
+        if not self._core.network.is_closing:
+            log.info("fetch from broker %d failed: %s", node_id, error)
         session.replace()
         self._core.metadata.request_update()
         self._note_asked(dict.fromkeys(asked, -1))
@@ -202,7 +203,7 @@ class Fetching:
     def _answered(
         self,
         node_id: int,
-        session: FetchSession,
+        session: NodeFetchSession,
         asked: Mapping[TopicPartition, Wanted],
         response: FetchResponse,
     ) -> None:
@@ -233,7 +234,7 @@ class Fetching:
         if is_news:
             self._inbox.signal.set()
 
-    def _refused(self, node_id: int, session: FetchSession, error_code: int) -> None:
+    def _refused(self, node_id: int, session: NodeFetchSession, error_code: int) -> None:
         """The whole request was refused: begin a new session."""
         match error_code:
             case ErrorCode.fetch_session_id_not_found:

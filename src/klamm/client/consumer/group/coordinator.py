@@ -80,7 +80,8 @@ class CoordinatorLookup:
         known = self.node
         if known is None or node not in (None, known):
             return
-        log.info("coordinator %d of group %s: %s", known.number, self._settings.group_id, reason)
+        if not self._core.network.is_closing:
+            log.info("coordinator %d of group %s: %s", known.number, self._settings.group_id, reason)
         self.node = None
         self._core.network.disconnect(known, reason)
 

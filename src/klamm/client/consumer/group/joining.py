@@ -14,7 +14,7 @@ from klamm.client.consumer.group.coordinator import MOVED, CoordinatorLookup
 from klamm.client.consumer.group.generation import Generation, MemberState
 from klamm.client.consumer.group.leading import Leading
 from klamm.client.consumer.group.membership import ConsumerMembership
-from klamm.client.consumer.group.rebalance_log import RebalanceLog
+from klamm.client.consumer.group.rebalance_log import DONE, FIRST_JOIN, RebalanceLog
 from klamm.client.consumer.group.rebalancing import ApplyAssignment, BeforeJoin, Rebalancing, group_metadata
 from klamm.client.consumer.offsets.commits import Commits
 from klamm.client.consumer.polling.inbox import Inbox
@@ -30,6 +30,7 @@ from klamm.errors import (
     UnsupportedVersionError,
     broker_error,
 )
+from klamm.net.cluster import Cluster
 from klamm.net.network import Node
 from klamm.net.tasks import Promise
 from klamm.protocol.api import ApiKey
@@ -89,6 +90,17 @@ class Joining:
             self._run_number += 1
             run = self._core.tasks.spawn(self._join(self._run_number))
             run.when_done(self._ended)
+
+    def on_subscription(self) -> None:
+        """Rejoin if the subscription is another than that of the last JoinGroup."""
+        if self._state.is_auto and self.joined_topics not in (None, self._state.topics):
+            self._membership.request_rejoin("the subscription has changed")
+
+    def on_metadata(self, cluster: Cluster) -> None:
+        """Rejoin if we lead the group and its topics have other partitions."""
+        if self._membership.state is MemberState.STABLE and self._leading.has_changed(cluster):
+            self._leading.resign()
+            self._membership.request_rejoin("metadata changed: the group's topics have other partitions")
 
     def abandon(self) -> None:
         """Stop joining after an unsubscribe. Responses still to come are ignored."""
@@ -222,7 +234,9 @@ class Joining:
                 reason=cause[:255],
             )
 
-        log.info("joining group %s: %s", settings.group_id, cause)
+        # Any other cause is logged already, and the second of the two requests of a first join is no news.
+        is_news = not sent.member_id and cause == FIRST_JOIN
+        log.log(logging.INFO if is_news else logging.DEBUG, "joining group %s: %s", settings.group_id, cause)
         try:
             response: JoinGroupResponse = await self._core.tasks.request(
                 node, ApiKey.JOIN_GROUP, request, timeout_ms=self._limit_ms
@@ -392,7 +406,7 @@ class Joining:
         if not application.is_applied and membership.generation != generation:
             membership.reset("the generation was lost before its assignment was applied", keeps_id=False)
             return
-        self._history.end("done")
+        self._history.end(DONE)
         if application.revoked:
             listed = ", ".join(map(str, application.revoked))
             membership.request_rejoin(f"revoked {listed} for other members")

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from klamm.client.assignors.base import Assignor, ClusterView, GroupView, MemberSubscription, PartitionView
-from klamm.client.assignors.checks import assign_and_check
+from klamm.assignors.base import Assignor, ClusterView, GroupView, MemberSubscription, PartitionView
+from klamm.assignors.checks import assign_and_check
 from klamm.client.calls import Calls
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.runtime import Core
@@ -62,7 +62,13 @@ class Leading:
             self._core.tasks.spawn(self._compare_with_assignment(node))
             return []
         cluster = self._view(self._core.metadata.cluster, topics)
-        checked = assign_and_check(assignor, self._settings.protocol, cluster, group)
+        try:
+            checked = assign_and_check(assignor, self._settings.protocol, cluster, group)
+        except Exception as error:
+            error.add_note(f"raised by assignor {assignor.name}, for group {self._settings.group_id}")
+            raise
+        except BaseException as error:  # SystemExit would end the client's thread, not the program
+            raise RuntimeError(f"assignor {assignor.name} raised {error!r}") from error
         for warning in checked.warnings:
             log.warning("group %s: %s", self._settings.group_id, warning)
         if checked.foreign_topics:

@@ -8,6 +8,7 @@ from typing import Final
 
 from klamm.client.consumer.group.coordinator import MOVED, CoordinatorLookup
 from klamm.client.consumer.group.generation import NO_GENERATION, Generation, MemberState
+from klamm.client.consumer.group.rebalance_log import FIRST_JOIN
 from klamm.client.consumer.polling.inbox import Inbox
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.runtime import Core
@@ -43,7 +44,7 @@ class ConsumerMembership:
         self.state = MemberState.UNJOINED
         self.generation = NO_GENERATION
         self.needs_rejoin = True
-        self.rejoin_cause = "first join"
+        self.rejoin_cause = FIRST_JOIN
         self.needs_prepare = True  # the listener has not been called for the coming rebalance
         self.overdue = ""  # how the poll interval was exceeded, if it was
         self.last_heartbeat_ms: int | None = None  # answered
@@ -59,6 +60,10 @@ class ConsumerMembership:
         return self.state in (MemberState.PREPARING, MemberState.COMPLETING)
 
     @property
+    def fatal(self) -> KlammError | None:
+        return None  # the next poll joins again, whatever it was
+
+    @property
     def instance_id(self) -> str | None:
         return self._settings.group_instance_id
 
@@ -68,7 +73,7 @@ class ConsumerMembership:
             log.info("group %s: rejoining: %s", self._settings.group_id, cause)
             self.needs_rejoin = True
             self.rejoin_cause = cause
-        self._inbox.ring()
+        self._inbox.wake_up()
 
     def reset(self, cause: str, *, keeps_id: bool) -> None:
         """The group removed this member: generation -1, join again from the beginning."""
@@ -142,7 +147,7 @@ class ConsumerMembership:
         log.warning("leaving group %s: %s", self._settings.group_id, self.overdue)
         self.leave(f"max.poll.interval.ms of {limit_ms} exceeded")
         self.rejoin_cause = self.overdue
-        self._inbox.ring()
+        self._inbox.wake_up()
 
     def _beat(self, node: Node, now_ms: int) -> None:
         sent = self.generation
@@ -158,9 +163,9 @@ class ConsumerMembership:
                 group_instance_id=self.instance_id,
             ),
         )
-        promise.when_done(lambda done: self._beaten(done, sent, node))
+        promise.when_done(lambda done: self._heartbeat_done(done, sent, node))
 
-    def _beaten(self, done: Promise[HeartbeatResponse], sent: Generation, node: Node) -> None:
+    def _heartbeat_done(self, done: Promise[HeartbeatResponse], sent: Generation, node: Node) -> None:
         self._in_flight = False
         if done.error is not None:
             if isinstance(done.error, KlammError):
@@ -211,15 +216,17 @@ class ConsumerMembership:
 
     # --- leaving ----------------------------------------------------------------------------------------
 
-    def leave(self, reason: str) -> Promise[None]:
+    def leave(self, reason: str, leaves: bool | None = None) -> Promise[None]:
         """Leave the group; LeaveGroup is sent once and not repeated.
 
-        A static member sends nothing: it stays in the group until its session times out.
+        A static member sends nothing unless told: it stays in the group until its session times out.
         """
         done: Promise[None] = Promise()
         node, generation = self._coordinator.node, self.generation
+        if leaves is None:
+            leaves = self.instance_id is None
         says_so = (
-            self.instance_id is None
+            leaves
             and node is not None
             and self.state is not MemberState.UNJOINED
             and generation.member_id != ""
@@ -227,14 +234,14 @@ class ConsumerMembership:
         self.state = MemberState.UNJOINED
         self.generation = NO_GENERATION
         self.needs_rejoin = self.needs_prepare = True
-        self.rejoin_cause = "first join"
+        self.rejoin_cause = FIRST_JOIN
         if not says_so or node is None:
             done.resolve(None)
             return done
         request = LeaveGroupRequest(
             group_id=self._settings.group_id or "",
             member_id=generation.member_id,
-            members=[MemberIdentity(generation.member_id, None, reason[:255])],
+            members=[MemberIdentity(generation.member_id, self.instance_id, reason[:255])],
         )
         promise = self._core.tasks.request(node, ApiKey.LEAVE_GROUP, request)
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
 from klamm.clock import Clock
+from klamm.groups.diagnosis.words import listed
 from klamm.protocol.types import TopicPartition
 
+log = logging.getLogger(__name__)
+
 KEPT: Final = 100
+DONE: Final = "done"
+FIRST_JOIN: Final = "first join"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Rebalance:
     """One rebalance, as this member lived it."""
 
@@ -26,6 +32,15 @@ class Rebalance:
     gained: list[TopicPartition] = field(default_factory=list)
     lost: list[TopicPartition] = field(default_factory=list)
     outcome: str = "running"  # then "done", or the error
+
+    def __repr__(self) -> str:
+        moved = "".join(
+            f", {name} {listed(places)}"
+            for name, places in (("gained", self.gained), ("lost", self.lost))
+            if places
+        )
+        generation = "no generation yet" if self.generation_id < 0 else f"generation {self.generation_id}"
+        return f"<Rebalance ({self.cause}): {self.outcome}, {generation}, {self.duration_ms} ms{moved}>"
 
     @property
     def phases(self) -> dict[str, int]:
@@ -44,8 +59,10 @@ class Rebalance:
 class RebalanceLog:
     """Written by the client's thread, read by any thread."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, group_id: str, assigned: Callable[[], list[TopicPartition]]) -> None:
         self._clock = clock
+        self._group_id = group_id
+        self._assigned = assigned
         self._entries: deque[Rebalance] = deque(maxlen=KEPT)
         self._current: Rebalance | None = None
         self.count = 0
@@ -85,6 +102,24 @@ class RebalanceLog:
                 gained, lost = set(current.gained), set(current.lost)
                 current.gained, current.lost = sorted(gained - lost), sorted(lost - gained)
             current.outcome = outcome
+            if outcome == DONE:
+                self._tell(current)
+
+    def _tell(self, rebalance: Rebalance) -> None:
+        revoked = f", revoked {listed(rebalance.lost)}" if rebalance.lost else ""
+        log.info(
+            "group %s: generation %d joined in %d ms: assigned %s%s",
+            self._group_id,
+            rebalance.generation_id,
+            rebalance.duration_ms,
+            listed(self._assigned()) or "no partition",
+            revoked,
+        )
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether a join has ended with an assignment."""
+        return any(entry.outcome == DONE for entry in list(self._entries))
 
     def entries(self) -> list[Rebalance]:
         """The last ones, oldest first."""

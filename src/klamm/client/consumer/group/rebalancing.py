@@ -1,6 +1,6 @@
-"""What a rebalance means for the assignment and its listener. Runs as errands, in the poller's thread.
+"""What a rebalance means for the assignment and its listener. Runs as jobs, in the poller's thread.
 
-An errand that a wakeup interrupts runs again in the next poll; each continues at its last step.
+A job that a wakeup interrupts runs again in the next poll; each continues at its last step.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from klamm.client.assignors.base import Assignor, GroupMetadata, RebalanceProtocol
+from klamm.assignors.base import Assignor, GroupMetadata, RebalanceProtocol
 from klamm.client.consumer.group.generation import Generation
 from klamm.client.consumer.group.listener import RebalanceListener, tell
 from klamm.client.consumer.group.rebalance_log import RebalanceLog
@@ -43,6 +43,16 @@ class Rebalancing:
     def keep(self, partitions: Iterable[TopicPartition]) -> None:
         with self.state.lock:
             self.state.assign(sorted(partitions))
+
+    def take(self, partitions: Iterable[TopicPartition]) -> None:
+        """Own these from here on."""
+        with self.state.lock:
+            if self.state.type is SubscriptionType.AUTO_PATTERN:
+                self.state.topics |= {partition.topic for partition in partitions}
+            self.state.assign(sorted(partitions))
+            for partition_state in self.state.partitions.values():
+                partition_state.is_pending_revocation = False
+        self.on_applied()
 
     async def freeze(self, partitions: Iterable[TopicPartition] | None) -> ToCommit:
         """Stop handing out what is about to go (None: all of an eager member); what to commit for it.
@@ -146,14 +156,7 @@ class ApplyAssignment:
         rebalancing = self._rebalancing
         rebalancing.history.lost(self.revoked)
         rebalancing.history.gained(self._added or ())
-        with rebalancing.state.lock:
-            state = rebalancing.state
-            if state.type is SubscriptionType.AUTO_PATTERN:
-                state.topics |= {partition.topic for partition in assigned}
-            state.assign(sorted(assigned))
-            for partition_state in state.partitions.values():
-                partition_state.is_pending_revocation = False
-        rebalancing.on_applied()
+        rebalancing.take(assigned)
         try:
             self._assignor.on_assignment(self._assignment, self._metadata)
         except Exception as error:  # user code: raised like a listener's error

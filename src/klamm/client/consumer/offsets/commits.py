@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from klamm.client.calls import Deadline
+from klamm.client.committed import Committed
 from klamm.client.consumer.group.coordinator import MOVED, CoordinatorLookup
-from klamm.client.consumer.group.generation import NO_GENERATION, Generation, MemberState
-from klamm.client.consumer.group.membership import ConsumerMembership
-from klamm.client.consumer.offsets.positions import Committed
+from klamm.client.consumer.group.generation import Generation
+from klamm.client.consumer.group.roles import Fencing
 from klamm.client.consumer.offsets.stores import OffsetStore
 from klamm.client.consumer.offsets.to_commit import ToCommit
 from klamm.client.consumer.polling.inbox import Inbox
@@ -19,10 +19,8 @@ from klamm.client.consumer.state import SubscriptionState
 from klamm.client.interceptors import call_all
 from klamm.client.runtime import Core
 from klamm.errors import (
-    CommitFailedError,
     FencedInstanceIdError,
     KlammError,
-    RebalanceInProgressError,
     RetriableCommitFailedError,
     TopicAuthorizationError,
     UnknownTopicError,
@@ -45,7 +43,6 @@ log = logging.getLogger(__name__)
 NAMES_VERSION: Final = 9  # the last version with topic names; later ones use topic ids
 FORGETS_COORDINATOR: Final = (*MOVED, ErrorCode.request_timed_out)
 UNKNOWN: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
-FORMER_MEMBER: Final = (ErrorCode.unknown_member_id, ErrorCode.illegal_generation)
 
 Offsets = Mapping[TopicPartition, Committed]
 Callback = Callable[[Offsets, KlammError | None], Any]
@@ -61,14 +58,14 @@ class Commits:
         state: SubscriptionState,
         inbox: Inbox,
         coordinator: CoordinatorLookup,
-        membership: ConsumerMembership,
+        fencing: Fencing,
     ) -> None:
         self._core = core
         self._settings = settings
         self._state = state
         self._inbox = inbox
         self._coordinator = coordinator
-        self._membership = membership
+        self._fencing = fencing
         self._in_flight = 0
         self._idle: Promise[None] | None = None
         self.fenced: FencedInstanceIdError | None = None  # an asynchronous commit was: raised ever after
@@ -118,7 +115,7 @@ class Commits:
                 error = failure
             if isinstance(error, FencedInstanceIdError):
                 self.fenced = error
-                self._inbox.ring()
+                self._inbox.wake_up()
             if error is not None:
                 log.log(logging.DEBUG if callback else logging.WARNING, "commit of %s: %s", offsets, error)
             if callback is not None:
@@ -188,7 +185,7 @@ class Commits:
             self.store.save(self.owner, to_commit.offsets)
             self._committed(to_commit)
             return
-        generation = self._generation()
+        generation = self._fencing.generation()
         node = await self._coordinator.find(due_at_ms)
         request = self._request(to_commit, generation)
         max_version = 32767 if to_commit.has_all_ids else NAMES_VERSION
@@ -262,25 +259,6 @@ class Commits:
             self._reported.add((partition, topic_id))
             log.warning("group %s: offset of %s not committed: %s", self._settings.group_id, partition, why)
 
-    def _generation(self) -> Generation:
-        """What a commit carries; raises when it could only be refused."""
-        if not self._state.is_auto:
-            return NO_GENERATION
-        membership = self._membership
-        if membership.state is MemberState.STABLE:
-            return membership.generation
-        if membership.is_rebalancing:
-            raise RebalanceInProgressError("the group is rebalancing: poll, then commit again")
-        raise self._not_a_member("this consumer is not a member of its group now")
-
-    def _not_a_member(self, what: str) -> CommitFailedError:
-        why = f" ({self._membership.overdue})" if self._membership.overdue else ""
-        return CommitFailedError(
-            f"{what}{why}; its partitions are reassigned. If processing takes long, increase "
-            f"max.poll.interval.ms (now {self._settings.max_poll_interval_ms}) or lower max.poll.records "
-            f"(now {self._settings.max_poll_records})"
-        )
-
     def _judge(
         self, response: OffsetCommitResponse, to_commit: ToCommit, sent: Generation, node: Node
     ) -> None:
@@ -310,25 +288,11 @@ class Commits:
             raise broker_error(ErrorCode.unknown_topic_or_partition, what)
 
     def _refused(self, code: int, partition: TopicPartition, sent: Generation, node: Node) -> None:
-        membership = self._membership
         error = broker_error(code, f"committing {partition} of group {self._settings.group_id}")
-        is_current = membership.generation == sent
         if code in FORGETS_COORDINATOR:
             self._coordinator.mark_unknown(str(error), node)
-        elif code == ErrorCode.rebalance_in_progress:
-            if is_current:
-                membership.request_rejoin("a commit was refused: the group is rebalancing")
-            raise RebalanceInProgressError("the group is rebalancing: poll, then commit again")
-        elif code in FORMER_MEMBER or code == ErrorCode.fenced_instance_id:
-            if not is_current:
-                if membership.state is MemberState.PREPARING:
-                    raise RebalanceInProgressError("the group is rebalancing: poll, then commit again")
-                # Kafka would reset the new, healthy generation here.
-                raise self._not_a_member(f"committing {partition}: the generation has changed")
-            if code in FORMER_MEMBER:
-                if self._state.is_auto:
-                    membership.reset(str(error), keeps_id=code == ErrorCode.illegal_generation)
-                raise self._not_a_member(str(error))
+        else:
+            self._fencing.refused(code, error, partition, sent)
         raise error
 
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from klamm.client.calls import Deadline, by_topic
+from klamm.client.committed import Committed
 from klamm.client.consumer.group.coordinator import CoordinatorLookup
-from klamm.client.consumer.group.generation import MemberState
-from klamm.client.consumer.group.membership import ConsumerMembership
+from klamm.client.consumer.group.generation import Generation
+from klamm.client.consumer.group.roles import Fencing
 from klamm.client.consumer.offsets.commits import Commits
-from klamm.client.consumer.offsets.positions import Committed
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.client.runtime import Core
-from klamm.errors import BrokerError, KlammError, UnknownTopicError, broker_error
+from klamm.errors import KlammError, StaleMemberEpochError, UnknownTopicError, broker_error
 from klamm.net.network import Node
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -38,13 +38,13 @@ class CommittedOffsets:
         core: Core,
         settings: ConsumerSettings,
         coordinator: CoordinatorLookup,
-        membership: ConsumerMembership,
+        fencing: Fencing,
         commits: Commits,
     ) -> None:
         self._core = core
         self._settings = settings
         self._coordinator = coordinator
-        self._membership = membership
+        self._fencing = fencing
         self._commits = commits
 
     async def for_positions(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
@@ -52,10 +52,7 @@ class CommittedOffsets:
         if self._commits.store is not None:
             return self._commits.store.load(self._commits.owner, partitions)
         node = await self._coordinator.ensure()
-        if self._membership.state is MemberState.PREPARING:
-            # It would wait behind the JoinGroup on the same connection.
-            raise _LaterError("a join is under way")
-        return await self._ask(node, partitions)
+        return await self._ask(node, partitions, self._fencing.reader())
 
     async def get(
         self, partitions: Sequence[TopicPartition], deadline: Deadline
@@ -71,7 +68,9 @@ class CommittedOffsets:
             except KlammError as error:
                 await deadline.pause(error)
 
-    async def _ask(self, node: Node, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
+    async def _ask(
+        self, node: Node, partitions: Sequence[TopicPartition], reader: Generation | None
+    ) -> dict[TopicPartition, Committed]:
         group_id = self._settings.group_id or ""
         grouped = by_topic(partitions)
 
@@ -82,6 +81,8 @@ class CommittedOffsets:
                     for name, numbers in grouped.items()
                 ]
                 group = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
+                if reader is not None:
+                    group.member_id, group.member_epoch = reader.member_id, reader.generation_id
                 return OffsetFetchRequest(groups=[group], require_stable=True)
             return OffsetFetchRequest(
                 group_id=group_id,
@@ -101,7 +102,10 @@ class CommittedOffsets:
     def _found(self, response: OffsetFetchResponse) -> dict[TopicPartition, Committed]:
         answer = response.groups[0] if response.groups else response
         if answer.error_code:
-            raise broker_error(answer.error_code, f"offsets of group {self._settings.group_id}")
+            error = broker_error(answer.error_code, f"offsets of group {self._settings.group_id}")
+            if answer.error_code == ErrorCode.stale_member_epoch:
+                raise StaleMemberEpochError(f"{error}: the epoch of this member has changed")
+            raise error
         found = {}
         for topic in answer.topics:
             for item in topic.partitions:
@@ -115,10 +119,3 @@ class CommittedOffsets:
                         item.committed_offset, item.committed_leader_epoch, item.metadata or ""
                     )
         return found
-
-
-class _LaterError(BrokerError):
-    """Not now; soon."""
-
-    default_code = ErrorCode.rebalance_in_progress
-    retriable = True

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from klamm.client.committed import Committed
 from klamm.client.consumer.fetch.fetching import POLICIES
 from klamm.client.consumer.offsets.lookup import (
     FoundEpochEnd,
@@ -32,14 +33,6 @@ from klamm.protocol.types import ZERO_ID, TopicPartition
 log = logging.getLogger(__name__)
 
 LATEST: Final = -1
-
-
-class Committed(NamedTuple):
-    """What was committed for a partition: the next record to read."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
 
 
 LoadCommitted = Callable[

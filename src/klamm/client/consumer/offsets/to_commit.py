@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from klamm.client.consumer.offsets.positions import Committed
+from klamm.client.committed import Committed
 from klamm.client.consumer.state import SubscriptionState
 from klamm.net.cluster import Cluster
 from klamm.protocol.types import ZERO_ID, TopicPartition

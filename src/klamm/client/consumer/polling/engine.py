@@ -8,12 +8,15 @@ from klamm.client.calls import Calls, RetryPolicy
 from klamm.client.consumer.fetch.buffer import FetchBuffer
 from klamm.client.consumer.fetch.fetching import Fetching
 from klamm.client.consumer.group.coordinator import CoordinatorLookup
-from klamm.client.consumer.group.generation import MemberState
+from klamm.client.consumer.group.fencing import ClassicFencing, EpochFencing
+from klamm.client.consumer.group.heartbeating import HeartbeatingMember
 from klamm.client.consumer.group.joining import Joining
 from klamm.client.consumer.group.leading import Leading
 from klamm.client.consumer.group.membership import ConsumerMembership
 from klamm.client.consumer.group.rebalance_log import RebalanceLog
 from klamm.client.consumer.group.rebalancing import Rebalancing
+from klamm.client.consumer.group.reconciling import Reconciling
+from klamm.client.consumer.group.roles import Assigning, Fencing, GroupMembership
 from klamm.client.consumer.offsets.auto_commit import AutoCommit
 from klamm.client.consumer.offsets.commits import Commits
 from klamm.client.consumer.offsets.committed import CommittedOffsets
@@ -21,11 +24,12 @@ from klamm.client.consumer.offsets.positions import Positions
 from klamm.client.consumer.polling.handout import Handout
 from klamm.client.consumer.polling.hosts import ConsumerHost
 from klamm.client.consumer.polling.inbox import Inbox
-from klamm.client.consumer.settings import ConsumerSettings
+from klamm.client.consumer.settings import CONSUMER_PROTOCOL, ConsumerSettings
 from klamm.client.consumer.state import SubscriptionState, SubscriptionType
-from klamm.errors import broker_error
+from klamm.errors import AuthenticationError, broker_error
 from klamm.net.cluster import Cluster
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.types import TopicPartition
 
 REFUSED: Final = (ErrorCode.invalid_topic_exception, ErrorCode.topic_authorization_failed)
 
@@ -50,12 +54,22 @@ class Engine:
                 settings.default_api_timeout_ms, settings.retry_backoff_ms, settings.retry_backoff_max_ms
             ),
         )
-        self.history = RebalanceLog(host.clock)
+        self.history = RebalanceLog(host.clock, settings.group_id or "", self._assigned)
         self.coordinator = CoordinatorLookup(core, settings, self.calls)
-        self.membership = ConsumerMembership(core, settings, self.coordinator, self.inbox, self._last_poll)
-        self.commits = Commits(core, settings, self.state, self.inbox, self.coordinator, self.membership)
+        member: ConsumerMembership | HeartbeatingMember
+        fencing: Fencing
+        if settings.group_protocol == CONSUMER_PROTOCOL:
+            member = HeartbeatingMember(
+                core, settings, self.state, self.coordinator, self.inbox, self._last_poll
+            )
+            fencing = EpochFencing(settings, self.state, member)
+        else:
+            member = ConsumerMembership(core, settings, self.coordinator, self.inbox, self._last_poll)
+            fencing = ClassicFencing(settings, self.state, member)
+        self.membership: GroupMembership = member
+        self.commits = Commits(core, settings, self.state, self.inbox, self.coordinator, fencing)
         self.auto_commit = AutoCommit(core, settings, self.state, self.commits, self.inbox, host)
-        self.committed = CommittedOffsets(core, settings, self.coordinator, self.membership, self.commits)
+        self.committed = CommittedOffsets(core, settings, self.coordinator, fencing, self.commits)
         self.fetching = Fetching(core, settings, self.state, self.buffer, self.inbox)
         self.positions = Positions(
             core,
@@ -69,19 +83,25 @@ class Engine:
         self.leading.on_outdated = self._check_assigned_topics
         self.rebalancing = Rebalancing(self.state, settings, self.history)
         self.rebalancing.on_applied = self.auto_commit.restart
-        self.joining = Joining(
-            core,
-            settings,
-            self.state,
-            self.inbox,
-            self.calls,
-            self.coordinator,
-            self.membership,
-            self.leading,
-            self.rebalancing,
-            self.commits,
-            self.history,
-        )
+        self.joining: Assigning
+        if isinstance(member, HeartbeatingMember):
+            self.joining = Reconciling(
+                core, settings, self.inbox, member, self.rebalancing, self.commits, self.history
+            )
+        else:
+            self.joining = Joining(
+                core,
+                settings,
+                self.state,
+                self.inbox,
+                self.calls,
+                self.coordinator,
+                member,
+                self.leading,
+                self.rebalancing,
+                self.commits,
+                self.history,
+            )
         self.joining.on_joined = self._joined
         self.poll_depth = 0  # plain: calls in progress that need progress here; they nest
         self.is_waiting = False  # plain: the poller is waiting for us, so it cannot be late
@@ -92,6 +112,12 @@ class Engine:
         self._due_ms: int | None = None
         core.components.append(self)
         core.metadata.listen(self.on_metadata)
+        core.metadata.listen_for_refusal(self._login_refused)
+
+    def _login_refused(self, error: AuthenticationError) -> None:
+        """Have the next poll raise it; one error is enough, however often it was tried meanwhile."""
+        if not self.inbox.failures:
+            self.inbox.fail(error)
 
     @property
     def is_settled(self) -> bool:
@@ -119,8 +145,8 @@ class Engine:
             self._advance()
         return _earliest(due_ms, self._due_ms)
 
-    def errand_done(self) -> None:
-        """An errand may have changed what there is to do: the next tick goes on, as after an answer."""
+    def job_done(self) -> None:
+        """A job may have changed what there is to do: the next tick goes on, as after an answer."""
         self._seen_events = -1
 
     def _advance(self) -> None:
@@ -145,18 +171,15 @@ class Engine:
             case SubscriptionType.AUTO_PATTERN:
                 metadata.want_all()
                 self._match(metadata.cluster)
+            case SubscriptionType.BROKER_PATTERN:
+                metadata.want_all()  # the coordinator names what matches by topic ids
             case SubscriptionType.AUTO_TOPICS:
                 metadata.want_only(topics | self.leading.topics)
             case SubscriptionType.USER_ASSIGNED:
                 metadata.want_only(assigned)
             case SubscriptionType.NONE:
                 metadata.want_only(())
-        self._check_subscription()
-
-    def _check_subscription(self) -> None:
-        joined = self.joining.joined_topics
-        if self.state.is_auto and joined is not None and joined != self.state.topics:
-            self.membership.request_rejoin("the subscription has changed")
+        self.joining.on_subscription()
 
     def on_metadata(self, cluster: Cluster) -> None:
         """New metadata: leaders, topics that match the pattern, or the group's topics may have changed."""
@@ -164,21 +187,22 @@ class Engine:
         self._raise_refused_topics(cluster)
         if self.state.type is SubscriptionType.AUTO_PATTERN:
             self._match(cluster)
-            self._check_subscription()
-        self._check_assigned_topics()
+            self.joining.on_subscription()
+        self.joining.on_metadata(cluster)
         if self.poll_depth:
             self.inbox.signal.set()
 
+    def _assigned(self) -> list[TopicPartition]:
+        with self.state.lock:
+            return sorted(self.state.partitions)
+
     def _joined(self) -> None:
         """A join is complete. What has changed since it began needs another one."""
-        self._check_subscription()
+        self.joining.on_subscription()
         self._check_assigned_topics()
 
     def _check_assigned_topics(self) -> None:
-        is_joined = self.membership.state is MemberState.STABLE
-        if is_joined and self.leading.has_changed(self.core.metadata.cluster):
-            self.leading.resign()
-            self.membership.request_rejoin("metadata changed: the group's topics have other partitions")
+        self.joining.on_metadata(self.core.metadata.cluster)
 
     def _raise_refused_topics(self, cluster: Cluster) -> None:
         """A topic that the broker refuses for good is an error of the next poll, once."""

@@ -30,6 +30,11 @@ class Handout:
         self._start = self.count
         self.records = iter(records)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether records are left to return."""
+        return self.count - self._start < sum(len(chunk.records) for chunk in self._chunks)
+
     def give_back(self) -> bool:
         """Return what is left to the buffer; whether there was anything."""
         chunks, self._chunks = self._chunks, []

@@ -8,7 +8,6 @@ from typing import Any, Protocol, TypeVar
 from klamm.client.consumer.polling.inbox import Signal
 from klamm.client.runtime import ClientThread, Core
 from klamm.clock import Clock, event_on, patience_of
-from klamm.errors import IllegalStateError
 
 T = TypeVar("T")
 
@@ -23,6 +22,11 @@ class ConsumerHost(Protocol):
 
     def submit(self, work: Callable[[], None]) -> None:
         """Run something on the client's thread, soon."""
+        ...
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the thread, if it was not `stop`."""
         ...
 
     def check(self) -> None:
@@ -44,13 +48,12 @@ class ThreadHost:
         self.core = thread.core
         self.signal = signal
         self.submit = thread.reactor.submit
+        self.check = thread.check
         thread.reactor.on_failure = signal.set
 
-    def check(self) -> None:
-        self._thread.reactor.check_fork()
-        failure = self._thread.reactor.failure
-        if failure is not None:
-            raise IllegalStateError(f"the client's thread has stopped: {failure!r}") from failure
+    @property
+    def failure(self) -> BaseException | None:
+        return self._thread.failure
 
     def start(self) -> None:
         self._thread.start()

@@ -1,4 +1,4 @@
-"""Waiting inside an event loop: the bell and the claim of the asyncio face."""
+"""Waiting inside an event loop: the wake-up flag and the claim of the asyncio face."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from klamm.errors import ConcurrentAccessError, IllegalStateError
 
 
 class LoopSignal:
-    """An event that tasks wait for. Several may wait at once; each keeps its own count of rings."""
+    """An event that tasks wait for. Several may wait at once; each counts for itself how often it was set."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -38,7 +38,7 @@ class LoopSignal:
         self._waiters.add(waiter)
         alarm = None
         try:
-            # Rung between `clear` and here: no task received it.
+            # Set between `clear` and here: no task received it.
             if task is not None and self._heard.get(task) != self._count:
                 return
             if due_at_ms is not None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from klamm.client.consumer.offsets.auto_commit import NEVER
 from klamm.client.consumer.polling.engine import Engine
 from klamm.client.consumer.polling.hosts import ConsumerHost
-from klamm.client.consumer.polling.inbox import Errand
+from klamm.client.consumer.polling.inbox import PollerJob
 from klamm.client.consumer.records import Records
 from klamm.errors import ConsumerStoppedError, KlammTimeoutError, WakeupError
 from klamm.net.tasks import Promise
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Poller:
-    """Reads records, runs errands, waits."""
+    """Reads records, runs jobs, waits."""
 
     def __init__(self, engine: Engine, host: ConsumerHost) -> None:
         self._engine = engine
@@ -44,7 +44,7 @@ class Poller:
     def stop_reading(self) -> None:
         """Make the call that waits, and every later one, raise ConsumerStoppedError."""
         self._is_stopped = True
-        self._inbox.ring()
+        self._inbox.wake_up()
 
     def raise_if_woken(self) -> None:
         if self._is_stopped and not self.ignores_wakeups:
@@ -83,8 +83,9 @@ class Poller:
         engine.last_poll_ms = clock.now_ms()
         self.poll_count += 1
         self.raise_if_woken()
-        if engine.commits.fenced is not None:
-            raise engine.commits.fenced
+        for error in (engine.commits.fenced, engine.membership.fatal):
+            if error is not None:
+                raise error
         self._raise_failures()
         engine.poll_depth += 1
         self._host.submit(engine.on_poll)
@@ -93,7 +94,7 @@ class Poller:
                 self._signal.clear()
                 self.raise_if_woken()
                 self._auto_commit.run_if_due(clock.now_ms())
-                await self.run_errands()
+                await self.run_jobs()
                 records = self._take(limit)
                 if records is not None:
                     return records
@@ -120,8 +121,8 @@ class Poller:
         """When a time-out of a call ends on the client's clock."""
         return self._host.clock.now_ms() + due_at_ms - self._host.patience.now_ms()
 
-    async def run_errands(self) -> None:
-        """Run the errands of the client's thread; raise its errors."""
+    async def run_jobs(self) -> None:
+        """Run the jobs of the client's thread; raise its errors."""
         inbox = self._inbox
         inbox.needs_attention = False
         try:
@@ -129,16 +130,16 @@ class Poller:
                 await self.run_callbacks()
             if inbox.failures:
                 raise inbox.failures.popleft()
-            while inbox.errands:
-                errand = inbox.errands.popleft()
+            while inbox.jobs:
+                job = inbox.jobs.popleft()
                 try:
-                    result = await errand.work()
+                    result = await job.work()
                 except BaseException as error:
-                    self._failed(errand, error)
+                    self._failed(job, error)
                     raise
-                self._host.submit(partial(self._settle, errand.promise, result))
+                self._host.submit(partial(self._settle, job.promise, result))
         finally:
-            if inbox.errands or inbox.failures or inbox.callbacks:
+            if inbox.jobs or inbox.failures or inbox.callbacks:
                 inbox.needs_attention = True
 
     def _raise_failures(self) -> None:
@@ -150,15 +151,15 @@ class Poller:
         while self._inbox.callbacks:
             await self._inbox.callbacks.popleft()()
 
-    def _failed(self, errand: Errand, error: BaseException) -> None:
+    def _failed(self, job: PollerJob, error: BaseException) -> None:
         if isinstance(error, Exception) and not isinstance(error, WakeupError):
-            self._host.submit(partial(errand.promise.fail, error))
+            self._host.submit(partial(job.promise.fail, error))
         else:  # a wakeup, or a cancelled task: it goes on where it was
-            self._inbox.errands.appendleft(errand)
+            self._inbox.jobs.appendleft(job)
 
     def _settle(self, promise: Promise[Any], result: object) -> None:
         promise.resolve(result)
-        self._engine.errand_done()
+        self._engine.job_done()
 
     async def ask(
         self, make: Callable[[], Coroutine[Promise[Any], None, T]], due_at_ms: int | None = None

@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from klamm.client.assignors.base import GroupMetadata
-from klamm.client.consumer.offsets.positions import Committed
+from klamm.assignors.base import GroupMetadata
+from klamm.client.committed import Committed
 from klamm.client.producer.accumulator import Accumulator
 from klamm.client.producer.batch import Batch
 from klamm.client.producer.transactions.handover import OpenTransaction, PreparedTransaction

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from klamm.client.assignors.base import GroupMetadata
+from klamm.assignors.base import GroupMetadata
 from klamm.client.calls import Calls, by_topic
-from klamm.client.consumer.offsets.positions import Committed
+from klamm.client.committed import Committed
 from klamm.client.producer.batch import Batch
 from klamm.client.producer.transactions.handover import OpenTransaction, PreparedTransaction
 from klamm.client.producer.transactions.offsets import offset_commit_request, offset_error_codes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from klamm.client.assignors.base import GroupMetadata
-from klamm.client.consumer.offsets.positions import Committed
+from klamm.assignors.base import GroupMetadata
+from klamm.client.committed import Committed
 from klamm.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from klamm.coordinator.group.classic.draft import Draft
-from klamm.coordinator.group.classic.membership import ClassicMembership, Trigger, classic_of
+from klamm.coordinator.group.classic.membership import ClassicMembership, Trigger, classic_membership
 from klamm.coordinator.group.classic.notes import MembersRemoved, PendingForgotten
 from klamm.coordinator.group.classic.phases import COMPLETING, PREPARING, STABLE
 from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance
@@ -34,7 +34,7 @@ def turn_away(draft: Draft, live: ClassicMembership, member_id: str) -> GroupOut
     member = live.members.get(member_id)
     if member is not None:
         draft.notes.append(MembersRemoved(live.group_id, (member_id,)))
-        draft.say_goodbye(live, (member,), GroupEventCause.GROUP_FULL)
+        draft.report_removed(live, (member,), GroupEventCause.GROUP_FULL)
         draft.then.append(JoinCheck(live.group_id))
     timer = live.pending.get(member_id)
     if timer is not None:
@@ -48,8 +48,8 @@ def turn_away(draft: Draft, live: ClassicMembership, member_id: str) -> GroupOut
 def over_capacity(state: GroupState, signal: OverCapacity, context: Context) -> GroupOutcome:
     """Rebalance a group that is too large: the last members to rejoin are refused."""
     group = state.groups.get(signal.group_id)
-    live = classic_of(group)
-    if live.phase is not STABLE:
+    live = classic_membership(group)
+    if live is None or live.phase is not STABLE:
         return NOTHING
     draft = Draft(state, signal.group_id, context)
     trigger = Trigger(cause=GroupEventCause.GROUP_FULL)

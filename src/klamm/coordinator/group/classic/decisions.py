@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from klamm.coordinator.group.classic.capacity import over_capacity
+from klamm.coordinator.group.classic.describe_groups import describe_groups
 from klamm.coordinator.group.classic.heartbeat import heartbeat
 from klamm.coordinator.group.classic.join_group import join_group
 from klamm.coordinator.group.classic.leave_group import leave_group
@@ -27,6 +28,7 @@ from klamm.coordinator.group.classic.timeouts import session_over, sync_time_up
 from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
+from klamm.protocol.messages.describe_groups import DescribeGroupsRequest
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
 from klamm.protocol.messages.join_group import JoinGroupRequest
 from klamm.protocol.messages.leave_group import LeaveGroupRequest
@@ -38,6 +40,7 @@ CLASSIC_DECISIONS: Final[Mapping[type, Callable[[GroupState, Any, Context], Grou
     JoinGroupRequest: join_group,
     SyncGroupRequest: sync_group,
     LeaveGroupRequest: leave_group,
+    DescribeGroupsRequest: describe_groups,
     Member: session_over,
     JoinTimeUp: join_time_up,
     SyncTimeUp: sync_time_up,

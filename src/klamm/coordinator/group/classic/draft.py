@@ -8,7 +8,6 @@ from klamm.coordinator.group.classic.membership import ClassicMembership, Member
 from klamm.coordinator.group.events import GroupEvent, GroupEventCause, MemberRemoved
 from klamm.coordinator.group.notes import Note
 from klamm.coordinator.group.outcomes import GroupOutcome
-from klamm.coordinator.group.remembered import GroupRecord
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
 from klamm.coordinator.runtime.timers import TimerChange
@@ -17,7 +16,7 @@ from klamm.protocol.messages.join_group import JoinGroupResponse
 from klamm.protocol.messages.sync_group import SyncGroupResponse
 
 
-class Draft(Outcome[GroupRecord, Note]):
+class Draft(Outcome):
     """An outcome that a decision fills step by step."""
 
     __slots__ = ("context", "group_id", "state")
@@ -43,7 +42,7 @@ class Draft(Outcome[GroupRecord, Note]):
         period_ms = member.session_timeout_ms if after_ms is None else after_ms
         self.timers.append((member, self.context.now_ms + period_ms))
 
-    def say_goodbye(
+    def report_removed(
         self, live: ClassicMembership, members: Iterable[Member], cause: GroupEventCause, reason: str = ""
     ) -> None:
         """Answer the parked requests of removed members, and report why. The caller adds the note."""

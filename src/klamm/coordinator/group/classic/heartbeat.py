@@ -6,6 +6,7 @@ from typing import Final
 
 from klamm.coordinator.group.classic.membership import ClassicMembership
 from klamm.coordinator.group.classic.phases import DEAD, PREPARING, STABLE
+from klamm.coordinator.group.mixed.heartbeat import heartbeat_in_consumer_group
 from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
@@ -22,7 +23,7 @@ def heartbeat(state: GroupState, request: HeartbeatRequest, context: Context) ->
     if group is None:
         return _refuse(context, ErrorCode.unknown_member_id)
     if type(group.membership) is not ClassicMembership:
-        return _refuse(context, ErrorCode.unknown_member_id)
+        return heartbeat_in_consumer_group(group, request, context)
     live = group.membership
     response = _ALIVE
     if live.phase is not STABLE:

@@ -12,12 +12,11 @@ from klamm.coordinator.group.classic.capacity import has_room, turn_away
 from klamm.coordinator.group.classic.draft import Draft
 from klamm.coordinator.group.classic.membership import (
     NEW_MEMBER_TIMEOUT_MS,
-    NOBODY_YET,
     ClassicMembership,
     Member,
     Trigger,
     are_same,
-    classic_of,
+    classic_membership,
     rebalance_timeout_ms,
 )
 from klamm.coordinator.group.classic.notes import IdHandedOut, MemberAdded, MemberRejoined
@@ -30,7 +29,13 @@ from klamm.coordinator.group.classic.rebalance import (
 )
 from klamm.coordinator.group.classic.signals import JoinCheck
 from klamm.coordinator.group.classic.static_members import replace_static_member
+from klamm.coordinator.group.consumer.membership import consumer_membership
+from klamm.coordinator.group.consumer.remembered import ConsumerMemory
+from klamm.coordinator.group.consumer.tombstones import forget_consumer_group
 from klamm.coordinator.group.events import GroupEventCause
+from klamm.coordinator.group.membership import NOBODY
+from klamm.coordinator.group.mixed.join_group import join_consumer_group
+from klamm.coordinator.group.mixed.signals import JoinRefused
 from klamm.coordinator.group.notes import GroupOpened, Note
 from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import Group, GroupState
@@ -51,7 +56,12 @@ def join_group(state: GroupState, request: JoinGroupRequest, context: Context) -
     group = state.groups.get(request.group_id)
     if group is None and member_id:
         return _refuse(request, context, ErrorCode.unknown_member_id)
-    live = classic_of(group)
+    others = consumer_membership(group)
+    if others is not None and others.member_count:
+        return join_consumer_group(state, others, request, context)
+    live = _to_join(group, request.group_id)
+    if live is None:
+        return _refuse(request, context, ErrorCode.inconsistent_group_protocol)
     if not has_room(live, member_id, config.group_max_size):
         return turn_away(Draft(state, request.group_id, context), live, member_id)
     error_code = _join_error(live, request)
@@ -59,21 +69,50 @@ def join_group(state: GroupState, request: JoinGroupRequest, context: Context) -
         outcome = _refuse(request, context, error_code)
         if group is None:
             # As in Kafka, a refused first join creates the group too.
-            outcome.notes = (GroupOpened(request.group_id, ClassicMembership(request.group_id)),)
+            outcome.notes = (GroupOpened(request.group_id, live),)
         return outcome
+    if others is not None:
+        return _changed_protocol(
+            _opened(state, group, live, request, context), request.group_id, others.memory
+        )
+    return _opened(state, group, live, request, context)
+
+
+def _opened(
+    state: GroupState,
+    group: Group | None,
+    live: ClassicMembership,
+    request: JoinGroupRequest,
+    context: Context,
+) -> GroupOutcome:
+    """A join that may be. It opens the group if there is none of the classic protocol yet."""
+    member_id = request.member_id
     if not member_id and request.group_instance_id is None and request.must_know_member_id:
-        return _hand_out_id(group, request, context)
+        return _hand_out_id(group, live, request, context)
     if live.phase is PREPARING and (member_id in live.pending or member_id in live.members):
         return _join_others(group, live, request, context)
     draft = Draft(state, request.group_id, context)
-    if live is NOBODY_YET:
-        live = ClassicMembership(request.group_id)
+    if group is None or live is not group.membership:
         draft.notes.append(GroupOpened(request.group_id, live))
     if member_id in live.members:
         return _rejoin(draft, live, request)
     if not member_id and request.group_instance_id in live.static_members:
         return replace_static_member(draft, live, request)
     return _add(draft, live, request)
+
+
+def _to_join(group: Group | None, group_id: str) -> ClassicMembership | None:
+    """The members to join, opened for the first one; None if they use another protocol."""
+    if group is None or group.membership is NOBODY or consumer_membership(group) is not None:
+        return ClassicMembership(group_id)
+    return classic_membership(group)
+
+
+def _changed_protocol(outcome: GroupOutcome, group_id: str, memory: ConsumerMemory) -> GroupOutcome:
+    """The group had no members, so it becomes one of the classic protocol, whatever the policy."""
+    outcome.records = forget_consumer_group(group_id, memory)
+    outcome.if_refused = JoinRefused
+    return outcome
 
 
 def _refuse(request: JoinGroupRequest, context: Context, error_code: ErrorCode) -> GroupOutcome:
@@ -115,14 +154,16 @@ def _offers_a_common_protocol(live: ClassicMembership, request: JoinGroupRequest
     return False
 
 
-def _hand_out_id(group: Group | None, request: JoinGroupRequest, context: Context) -> GroupOutcome:
+def _hand_out_id(
+    group: Group | None, live: ClassicMembership, request: JoinGroupRequest, context: Context
+) -> GroupOutcome:
     """Two steps (KIP-394), so that a client that repeats an unanswered join adds no second member."""
     group_id = request.group_id
     member_id = f"{context.client_id}-{context.fresh_id}"
     member = Member(group_id, member_id)
     notes: tuple[Note, ...] = (IdHandedOut(group_id, member),)
-    if classic_of(group) is NOBODY_YET:
-        notes = (GroupOpened(group_id, ClassicMembership(group_id)), *notes)
+    if group is None or live is not group.membership:
+        notes = (GroupOpened(group_id, live), *notes)
     response = JoinGroupResponse(0, _ID_REQUIRED, -1, None, None, "", False, member_id)
     return Outcome(
         ((context.token, response),),
@@ -151,7 +192,7 @@ def _join_others(
     else:
         if member.parked_join is not None:
             replies = (_given_up(member),)
-        note = MemberRejoined(group_id, member, request, context.token)
+        note = MemberRejoined(group_id, member, request, context)
         is_last = live.awaiting_join >= len(live.members) - 1 and not live.pending
     then = (JoinCheck(group_id),) if is_last else ()  # no other member is expected
     return Outcome(replies, group.memory.registered_until, None, (note,), timers, then)
@@ -207,7 +248,7 @@ def _rejoin(draft: Draft, live: ClassicMembership, request: JoinGroupRequest) ->
             )
         )
         return draft.outcome()
-    draft.notes.append(MemberRejoined(request.group_id, member, request, draft.context.token))
+    draft.notes.append(MemberRejoined(request.group_id, member, request, draft.context))
     cause = GroupEventCause.LEADER_REJOINED if is_same else GroupEventCause.METADATA_CHANGED
     trigger = triggered_by(member, cause, request.reason)
     others = [known for known in live.members.values() if known is not member]

@@ -5,15 +5,16 @@ Version 3 brings the list of members, 5 the client's reason.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from klamm.coordinator.group.classic.draft import Draft
-from klamm.coordinator.group.classic.membership import ClassicMembership, Member, Trigger, classic_of
+from klamm.coordinator.group.classic.leavers import leave_response, leaves_itself
+from klamm.coordinator.group.classic.membership import ClassicMembership, Member, Trigger, classic_membership
 from klamm.coordinator.group.classic.notes import MembersRemoved, PendingForgotten
 from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.classic.rebalance import prepare_rebalance, triggered_by
 from klamm.coordinator.group.classic.signals import JoinCheck
+from klamm.coordinator.group.consumer.membership import consumer_membership
 from klamm.coordinator.group.events import GroupEventCause
+from klamm.coordinator.group.mixed.leave_group import leave_consumer_group
 from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
@@ -22,7 +23,6 @@ from klamm.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
-    MemberResponse,
 )
 
 
@@ -30,11 +30,13 @@ def leave_group(state: GroupState, request: LeaveGroupRequest, context: Context)
     """Remove the members one by one, and rebalance once."""
     leavers = (MemberIdentity(request.member_id),) if request.is_single_member else request.members
     group = state.groups.get(request.group_id)
+    live = classic_membership(group)
+    others = consumer_membership(group)
+    if others is not None:
+        return leave_consumer_group(state, others, request, leavers, context)
+    if live is None:
+        return reply(context, leave_response(request, leavers, [ErrorCode.unknown_member_id] * len(leavers)))
     draft = Draft(state, request.group_id, context)
-    if group is None:
-        draft.answer(_response(request, leavers, [ErrorCode.unknown_member_id] * len(leavers)))
-        return draft.outcome()
-    live = classic_of(group)
     if live.phase is Phase.DEAD:
         return reply(context, LeaveGroupResponse(error_code=ErrorCode.coordinator_not_available))
     removed: dict[str, Member] = {}
@@ -48,10 +50,10 @@ def leave_group(state: GroupState, request: LeaveGroupRequest, context: Context)
             member = removed[member_id] = live.members[member_id]
             cause = (
                 GroupEventCause.MEMBER_LEFT
-                if _leaves_itself(leaver, member, context)
+                if leaves_itself(leaver, member, context)
                 else GroupEventCause.MEMBER_DISMISSED
             )
-            draft.say_goodbye(live, (member,), cause, leaver.reason or "")
+            draft.report_removed(live, (member,), cause, leaver.reason or "")
             trigger = trigger or triggered_by(member, cause, leaver.reason)
         elif member_id in live.pending and member_id not in forgotten:
             forgotten.add(member_id)
@@ -66,22 +68,13 @@ def leave_group(state: GroupState, request: LeaveGroupRequest, context: Context)
         prepare_rebalance(draft, live, trigger, staying)
     elif removed or forgotten:
         draft.then.append(JoinCheck(request.group_id))
-    response = _response(request, leavers, errors)
+    response = leave_response(request, leavers, errors)
     if draft.then:
         # Answered when the record of the empty group is durable, or a crash would bring the member back.
         draft.then = [JoinCheck(request.group_id, ((context.token, response),))]
     else:
         draft.answer(response)
     return draft.outcome()
-
-
-def _leaves_itself(leaver: MemberIdentity, member: Member, context: Context) -> bool:
-    """Whether the member itself sent the request: an administrator names members by instance id, or uses
-    another client."""
-    return bool(leaver.member_id) and (context.client_id, context.client_host) == (
-        member.client_id,
-        member.client_host,
-    )
 
 
 def _leave(
@@ -113,17 +106,4 @@ def _left_unused(member_id: str, leaver: MemberIdentity, context: Context) -> Tr
         client_id=context.client_id,
         client_host=context.client_host,
         reason=leaver.reason or "",
-    )
-
-
-def _response(
-    request: LeaveGroupRequest, leavers: Sequence[MemberIdentity], errors: Sequence[ErrorCode]
-) -> LeaveGroupResponse:
-    if request.is_single_member:
-        return LeaveGroupResponse(error_code=errors[0])
-    return LeaveGroupResponse(
-        members=[
-            MemberResponse(leaver.member_id, leaver.group_instance_id, error_code)
-            for leaver, error_code in zip(leavers, errors, strict=True)
-        ]
     )

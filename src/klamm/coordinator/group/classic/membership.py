@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from klamm.coordinator.group.classic.phases import COMPLETING, DEAD, EMPTY, STABLE, Phase
@@ -13,8 +14,6 @@ from klamm.coordinator.runtime.fields import Fields
 from klamm.coordinator.runtime.outcome import Reply
 from klamm.coordinator.runtime.timers import Timer
 from klamm.protocol.errors import NO_ERROR, ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass
-from klamm.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from klamm.protocol.messages.sync_group import SyncGroupResponse
 
@@ -31,11 +30,13 @@ class Member(Timer):
 
     __slots__ = (
         "assignment", "client_host", "client_id", "group_id", "group_instance_id", "is_new", "member_id",
-        "parked_join", "parked_sync", "protocols", "rebalance_timeout_ms", "session_timeout_ms",
+        "parked_at_ms", "parked_join", "parked_sync", "protocols", "rebalance_timeout_ms",
+        "session_timeout_ms",
     )  # fmt: skip
 
     def __init__(self, group_id: str, member_id: str) -> None:
-        self.signal = self.due_at_ms = self.renewed_at_ms = self.looked_at_ms = None
+        self.signal = self.due_at_ms = self.renewed_at_ms = self.check_at_ms = None
+        self.failures = 0
         self.group_id = group_id
         self.member_id = member_id
         self.session_timeout_ms = 0
@@ -47,6 +48,7 @@ class Member(Timer):
         self.assignment = b""
         self.parked_join: object | None = None  # the token of a request that is not answered yet
         self.parked_sync: object | None = None
+        self.parked_at_ms = 0  # since when one of these waits
         self.is_new = True  # until its first join phase ends
 
     @property
@@ -163,7 +165,13 @@ class ClassicMembership(Fields):
         return len(self.members)
 
     def offset_commit_error(
-        self, generation: int, member_id: str, group_instance_id: str | None, *, is_transactional: bool
+        self,
+        generation: int,
+        member_id: str,
+        group_instance_id: str | None,
+        *,
+        is_transactional: bool,
+        knows_epochs: bool = True,
     ) -> ErrorCode:
         """Checks in Kafka's order.
 
@@ -186,6 +194,12 @@ class ClassicMembership(Fields):
         if phase is COMPLETING and not is_transactional:
             return ErrorCode.rebalance_in_progress
         return NO_ERROR
+
+    def holds_since(self, member_id: str, epoch: int, topic_id: bytes, partition: int) -> bool:
+        return False  # a generation has no partitions that stay
+
+    def offset_fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
+        return NO_ERROR  # as in Kafka, whoever asks
 
     def session_of(self, member_id: str) -> Timer | None:
         return self.members.get(member_id)
@@ -212,26 +226,6 @@ class ClassicMembership(Fields):
             return ErrorCode.group_id_not_found
         return NO_ERROR if self.phase is EMPTY else ErrorCode.non_empty_group
 
-    def describe(self, group_id: str) -> DescribedGroup:
-        is_stable = self.phase is STABLE
-        return DescribedGroup(
-            group_id=group_id,
-            group_state=self.phase.value,
-            protocol_type=self.protocol_type or "",
-            protocol_data=(self.protocol_name or "") if is_stable else "",
-            members=[
-                DescribedGroupMember(
-                    member_id=member.member_id,
-                    group_instance_id=member.group_instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    member_metadata=member.metadata(self.protocol_name) if is_stable else b"",
-                    member_assignment=member.assignment,  # of the last generation while the group rebalances
-                )
-                for member in self.members.values()
-            ],
-        )
-
     def timers(self) -> Iterable[Timer]:
         return self.pending.values()
 
@@ -244,12 +238,9 @@ class ClassicMembership(Fields):
                 yield member.parked_sync, SyncGroupResponse(error_code=error_code)
 
 
-NOBODY_YET: Final = ClassicMembership("")  # of groups without members; never changed
-
-
-def classic_of(group: Group | None) -> ClassicMembership:
-    """The members of a group in the classic protocol; an empty set in a group without members."""
+def classic_membership(group: Group | None) -> ClassicMembership | None:
+    """The members of a group in the classic protocol; None if it has none, or has members in another one."""
     if group is None:
-        return NOBODY_YET
+        return None
     membership = group.membership
-    return membership if type(membership) is ClassicMembership else NOBODY_YET
+    return membership if type(membership) is ClassicMembership else None

@@ -6,6 +6,7 @@ Notes are not named tuples, which take twice as long to make, nor frozen; nobody
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from klamm.coordinator.group.classic.membership import (
@@ -19,7 +20,6 @@ from klamm.coordinator.group.classic.membership import (
 from klamm.coordinator.group.classic.phases import NEXT_PHASES, Phase
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 
@@ -66,19 +66,19 @@ class MemberAdded:
 class MemberRejoined:
     """A member joins again, perhaps with other protocols or timeouts."""
 
-    __slots__ = ("group_id", "member", "request", "token")
+    __slots__ = ("context", "group_id", "member", "request")
 
     def __init__(
         self,
         group_id: str,
         member: Member,
         request: JoinGroupRequest,
-        token: object,
+        context: Context,
     ) -> None:
         self.group_id = group_id
         self.member = member
         self.request = request
-        self.token = token
+        self.context = context
 
 
 @dataclass(slots=True)
@@ -141,17 +141,17 @@ class GroupBecameEmpty:
 class SyncParked:
     """A member waits for its assignment."""
 
-    __slots__ = ("group_id", "member", "token")
+    __slots__ = ("context", "group_id", "member")
 
     def __init__(
         self,
         group_id: str,
         member: Member,
-        token: object,
+        context: Context,
     ) -> None:
         self.group_id = group_id
         self.member = member
-        self.token = token
+        self.context = context
 
 
 @dataclass(slots=True)
@@ -189,7 +189,8 @@ ClassicNote = (
 
 
 def _park_sync(live: ClassicMembership, note: SyncParked) -> None:
-    note.member.parked_sync = note.token
+    note.member.parked_sync = note.context.token
+    note.member.parked_at_ms = note.context.now_ms
     live.pending_sync.pop(note.member.member_id, None)
 
 
@@ -242,6 +243,7 @@ def _add(live: ClassicMembership, note: MemberAdded) -> None:
     member.rebalance_timeout_ms = rebalance_timeout_ms(request)
     member.protocols = request.protocols
     member.parked_join = context.token
+    member.parked_at_ms = context.now_ms
     if not live.members:
         live.protocol_type = request.protocol_type
     if live.leader_id is None:
@@ -265,7 +267,8 @@ def _rejoin(live: ClassicMembership, note: MemberRejoined) -> None:
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = rebalance_timeout_ms(request)
     live.awaiting_join += member.parked_join is None
-    member.parked_join = note.token
+    member.parked_join = note.context.token
+    member.parked_at_ms = note.context.now_ms
 
 
 def _replace(live: ClassicMembership, note: MemberReplaced) -> None:

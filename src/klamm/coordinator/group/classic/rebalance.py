@@ -14,7 +14,7 @@ from klamm.coordinator.group.classic.membership import (
     Member,
     OpenRebalance,
     Trigger,
-    classic_of,
+    classic_membership,
 )
 from klamm.coordinator.group.classic.notes import (
     DelayExtended,
@@ -106,9 +106,9 @@ def triggered_by(member: Member, cause: GroupEventCause, reason: str | None = No
 def check_join(state: GroupState, signal: JoinCheck, context: Context) -> GroupOutcome:
     """End the join phase early when all members have joined and no unused id is left."""
     group = state.groups.get(signal.group_id)
-    if group is None:
+    live = classic_membership(group)
+    if group is None or live is None:
         return Outcome(replies=signal.replies)
-    live = classic_of(group)
     delay = live.initial_delay
     is_over = (
         live.phase is PREPARING
@@ -125,9 +125,8 @@ def check_join(state: GroupState, signal: JoinCheck, context: Context) -> GroupO
 
 def join_time_up(state: GroupState, signal: JoinTimeUp, context: Context) -> GroupOutcome:
     """End the join phase, or extend the initial delay while members keep joining."""
-    group = state.groups.get(signal.group_id)
-    live = classic_of(group)
-    if live.phase is not PREPARING:
+    live = classic_membership(state.groups.get(signal.group_id))
+    if live is None or live.phase is not PREPARING:
         return NOTHING
     delay = live.initial_delay
     if delay is None or delay.remaining_ms == 0:
@@ -165,7 +164,7 @@ def complete_join(
         (staying if is_expected else gone).append(member)
     if gone:
         draft.notes.append(MembersRemoved(live.group_id, tuple([member.member_id for member in gone])))
-        draft.say_goodbye(live, gone, GroupEventCause.JOIN_MISSED)
+        draft.report_removed(live, gone, GroupEventCause.JOIN_MISSED)
     if not staying:
         return _emptied(draft, live, gone, replies)
     if live.awaiting_join == 0:
@@ -214,7 +213,9 @@ def _emptied(
 
 def emptying_refused(state: GroupState, signal: EmptyingRefused, context: Context) -> GroupOutcome:
     """The group is empty nevertheless; after a restart the old registration would return."""
-    live = classic_of(state.groups[signal.group_id])
+    live = classic_membership(state.groups.get(signal.group_id))
+    if live is None or live.phase is not PREPARING or live.awaiting_join:
+        return Outcome(replies=signal.replies)  # members have joined before this was decided
     outcome = complete_join(state, live, context, signal.replies)
     outcome.records = ()
     return outcome

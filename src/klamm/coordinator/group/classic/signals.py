@@ -39,6 +39,12 @@ class OverCapacity(NamedTuple):
     group_id: str
 
 
+class RebalanceUnfinished(NamedTuple):
+    """A group was loaded that has gone back to the classic protocol; its members have not joined since."""
+
+    group_id: str
+
+
 # --- results of writes ---------------------------------------------------------------------------------
 
 

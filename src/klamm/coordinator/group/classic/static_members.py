@@ -10,7 +10,7 @@ from klamm.coordinator.group.classic.membership import (
     NEW_MEMBER_TIMEOUT_MS,
     ClassicMembership,
     Member,
-    classic_of,
+    classic_membership,
     rebalance_timeout_ms,
 )
 from klamm.coordinator.group.classic.notes import MemberReplaced
@@ -49,6 +49,7 @@ def replace_static_member(draft: Draft, live: ClassicMembership, request: JoinGr
         if vote(members, leader) == live.protocol_name:
             return _carry_on(draft, live, old, member, members, request)
     member.parked_join = context.token
+    member.parked_at_ms = context.now_ms
     draft.notes.append(MemberReplaced(live.group_id, old.member_id, member))
     if live.phase is Phase.PREPARING:
         draft.then.append(JoinCheck(live.group_id))
@@ -123,14 +124,11 @@ def _carry_on(
 
 def replacement_refused(state: GroupState, signal: ReplacementRefused, context: Context) -> GroupOutcome:
     """The old id stays valid."""
-    live = classic_of(state.groups[signal.group_id])
-    return reply(
-        context,
-        JoinGroupResponse(
-            error_code=registration_error(signal.error_code),
-            generation_id=live.generation,
-            protocol_type=live.protocol_type,
-            protocol_name=live.protocol_name or None,
-            leader=live.leader_id or "",
-        ),
-    )
+    live = classic_membership(state.groups.get(signal.group_id))
+    response = JoinGroupResponse(error_code=registration_error(signal.error_code))
+    if live is not None:
+        response.generation_id = live.generation
+        response.protocol_type = live.protocol_type
+        response.protocol_name = live.protocol_name or None
+        response.leader = live.leader_id or ""
+    return reply(context, response)

@@ -9,13 +9,14 @@ from functools import partial
 
 from klamm.coordinator.group.append_errors import registration_error
 from klamm.coordinator.group.classic.draft import Draft
-from klamm.coordinator.group.classic.membership import ClassicMembership, classic_of
+from klamm.coordinator.group.classic.membership import ClassicMembership, classic_membership
 from klamm.coordinator.group.classic.notes import Assigned, Synced, SyncParked
 from klamm.coordinator.group.classic.phases import COMPLETING, DEAD, PREPARING, STABLE
 from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance, triggered_by
 from klamm.coordinator.group.classic.registration import registration
 from klamm.coordinator.group.classic.signals import AssignmentDurable, AssignmentRefused
 from klamm.coordinator.group.events import GroupEventCause, RebalanceCompleted
+from klamm.coordinator.group.mixed.sync_group import sync_in_consumer_group
 from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome, Reply
@@ -27,10 +28,12 @@ from klamm.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespon
 def sync_group(state: GroupState, request: SyncGroupRequest, context: Context) -> GroupOutcome:
     """Answer with the member's assignment, park the request until there is one, or refuse it."""
     group = state.groups.get(request.group_id)
-    if group is None:
-        return reply(context, SyncGroupResponse(error_code=ErrorCode.unknown_member_id))
-    live = classic_of(group)
-    error_code = _sync_error(live, request)
+    live = classic_membership(group)
+    if group is None or live is None:
+        return sync_in_consumer_group(group, state.topics, request, context)
+    registration = group.memory.registration
+    is_way_back = registration is not None and registration.is_way_back
+    error_code = _sync_error(live, request, is_way_back=is_way_back)
     if error_code is not NO_ERROR:
         return reply(context, SyncGroupResponse(error_code=error_code))
     member_id = request.member_id
@@ -49,12 +52,12 @@ def sync_group(state: GroupState, request: SyncGroupRequest, context: Context) -
         # The member has given up the older request; it still gets an answer.
         again = SyncGroupResponse(error_code=ErrorCode.rebalance_in_progress)
         replies = ((member.parked_sync, again),)
-    parked = SyncParked(request.group_id, member, context.token)
+    parked = SyncParked(request.group_id, member, context)
     outcome: GroupOutcome = Outcome(replies, seen_offset, None, (parked,), timers)
-    return _register(outcome, group, request, context) if live.leader_id == member_id else outcome
+    return _register(outcome, group, live, request, context) if live.leader_id == member_id else outcome
 
 
-def _sync_error(live: ClassicMembership, request: SyncGroupRequest) -> ErrorCode:
+def _sync_error(live: ClassicMembership, request: SyncGroupRequest, *, is_way_back: bool) -> ErrorCode:
     """Checks in Kafka's order."""
     if live.phase is DEAD:
         return ErrorCode.coordinator_not_available
@@ -63,6 +66,9 @@ def _sync_error(live: ClassicMembership, request: SyncGroupRequest) -> ErrorCode
         return error_code
     if request.generation_id != live.generation:
         return ErrorCode.illegal_generation
+    if live.phase is PREPARING and is_way_back:
+        # Within the consumer group each member had the protocol that it offers first.
+        return ErrorCode.rebalance_in_progress
     if request.protocol_type is not None and request.protocol_type != live.protocol_type:
         return ErrorCode.inconsistent_group_protocol
     if request.protocol_name is not None and request.protocol_name != live.protocol_name:
@@ -73,10 +79,9 @@ def _sync_error(live: ClassicMembership, request: SyncGroupRequest) -> ErrorCode
 
 
 def _register(
-    outcome: GroupOutcome, group: Group, request: SyncGroupRequest, context: Context
+    outcome: GroupOutcome, group: Group, live: ClassicMembership, request: SyncGroupRequest, context: Context
 ) -> GroupOutcome:
     """Write the leader's assignments; members get theirs when the record is durable."""
-    live = classic_of(group)
     given = {assigned.member_id: assigned.assignment for assigned in request.assignments}
     previous = group.memory.registration
     before = {} if previous is None else {known.member_id: known.assignment for known in previous.members}
@@ -93,8 +98,8 @@ def _register(
 def assignment_durable(state: GroupState, signal: AssignmentDurable, context: Context) -> GroupOutcome:
     """Send the assignments, unless a new rebalance has begun meanwhile."""
     group = state.groups.get(signal.group_id)
-    live = classic_of(group)
-    if group is None or not _still_completing(live, signal.generation):
+    live = classic_membership(group)
+    if group is None or live is None or not _still_completing(live, signal.generation):
         return NOTHING
     written = group.memory.registration
     assert written is not None
@@ -136,10 +141,12 @@ def assignment_durable(state: GroupState, signal: AssignmentDurable, context: Co
 
 def assignment_refused(state: GroupState, signal: AssignmentRefused, context: Context) -> GroupOutcome:
     """The log rejected the assignments: answer the parked requests, and rebalance."""
-    live = classic_of(state.groups[signal.group_id])
+    live = classic_membership(state.groups.get(signal.group_id))
+    error_code = registration_error(signal.error_code)
+    if live is None or not _still_completing(live, signal.generation):
+        return reply(context, SyncGroupResponse(error_code=error_code))
     assert live.leader_id is not None, "only a leader's assignments are written"
     leader = live.members[live.leader_id]
-    error_code = registration_error(signal.error_code)
     draft = Draft(state, signal.group_id, context)
     draft.answer(SyncGroupResponse(error_code=error_code))
     trigger = triggered_by(leader, GroupEventCause.ASSIGNMENT_NOT_WRITTEN, signal.error_code.name)

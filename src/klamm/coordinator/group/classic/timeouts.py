@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from klamm.coordinator.group.classic.draft import Draft
-from klamm.coordinator.group.classic.membership import ClassicMembership, Member, classic_of
+from klamm.coordinator.group.classic.membership import ClassicMembership, Member, classic_membership
 from klamm.coordinator.group.classic.notes import MembersRemoved, PendingForgotten
 from klamm.coordinator.group.classic.phases import Phase
 from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance, triggered_by
@@ -17,7 +17,9 @@ from klamm.coordinator.runtime.outcome import Context
 def session_over(state: GroupState, member: Member, context: Context) -> GroupOutcome:
     """Remove a member whose session timed out, or drop its id, which it did not use."""
     group_id, member_id = member.group_id, member.member_id
-    live = classic_of(state.groups.get(group_id))
+    live = classic_membership(state.groups.get(group_id))
+    if live is None:
+        return NOTHING
     if live.members.get(member_id) is not member:
         return _id_unused(state, live, member, context)
     is_waiting = member.parked_join is not None or member.parked_sync is not None
@@ -26,7 +28,7 @@ def session_over(state: GroupState, member: Member, context: Context) -> GroupOu
     draft = Draft(state, group_id, context)
     draft.notes.append(MembersRemoved(group_id, (member_id,)))
     cause = GroupEventCause.JOIN_TOO_LONG if is_waiting else GroupEventCause.SESSION_EXPIRED
-    draft.say_goodbye(live, (member,), cause)
+    draft.report_removed(live, (member,), cause)
     if live.phase is Phase.PREPARING:
         draft.then.append(JoinCheck(group_id))
     else:
@@ -57,14 +59,13 @@ def _id_unused(state: GroupState, live: ClassicMembership, member: Member, conte
 
 def sync_time_up(state: GroupState, signal: SyncTimeUp, context: Context) -> GroupOutcome:
     """Remove the members that did not fetch their assignment, even if they send heartbeats."""
-    group = state.groups.get(signal.group_id)
-    live = classic_of(group)
-    if live.phase not in (Phase.COMPLETING, Phase.STABLE) or not live.pending_sync:
+    live = classic_membership(state.groups.get(signal.group_id))
+    if live is None or live.phase not in (Phase.COMPLETING, Phase.STABLE) or not live.pending_sync:
         return NOTHING
     draft = Draft(state, signal.group_id, context)
     silent = [live.members[member_id] for member_id in live.pending_sync]
     draft.notes.append(MembersRemoved(signal.group_id, tuple(live.pending_sync)))
-    draft.say_goodbye(live, silent, GroupEventCause.SYNC_MISSED)
+    draft.report_removed(live, silent, GroupEventCause.SYNC_MISSED)
     staying = [known for known in live.members.values() if known.member_id not in live.pending_sync]
     prepare_rebalance(draft, live, triggered_by(silent[0], GroupEventCause.SYNC_MISSED), staying)
     return draft.outcome()

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from klamm.coordinator.group.offsets.deleted_topics import check_topics, topic_gone, topics_check_refused
-from klamm.coordinator.group.offsets.expiry import expire, expiry_refused
+from klamm.coordinator.group.offsets.expiry import expire_group, next_groups
 from klamm.coordinator.group.offsets.offset_commit import commit_refused, offset_commit
 from klamm.coordinator.group.offsets.offset_delete import deletion_refused, offset_delete
 from klamm.coordinator.group.offsets.offset_fetch import offset_fetch
 from klamm.coordinator.group.offsets.signals import (
     CommitRefused,
     DeletionRefused,
+    GroupExpiry,
     OffsetExpiryDue,
-    OffsetExpiryRefused,
     TopicGone,
     TopicsCheck,
     TopicsCheckRefused,
@@ -38,8 +38,8 @@ OFFSET_DECISIONS: Final[Mapping[type, Callable[[GroupState, Any, Context], Group
     CommitRefused: commit_refused,
     TxnCommitRefused: txn_commit_refused,
     DeletionRefused: deletion_refused,
-    OffsetExpiryDue: expire,
-    OffsetExpiryRefused: expiry_refused,
+    OffsetExpiryDue: next_groups,
+    GroupExpiry: expire_group,
     TopicGone: topic_gone,
     TopicsCheck: check_topics,
     TopicsCheckRefused: topics_check_refused,

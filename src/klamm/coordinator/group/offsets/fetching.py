@@ -22,7 +22,7 @@ from klamm.protocol.types import ZERO_ID
 
 
 def split_fetch(request: OffsetFetchRequest, directory: TopicDirectory) -> list[OffsetFetchRequest]:
-    """One request per group; topics with an unknown id are answered by `merge_fetch`."""
+    """One request per group. `merge_fetch` answers for topics with an unknown id, after all others."""
     if request.is_batched:
         groups: Sequence[OffsetFetchRequestGroup] = request.groups
     else:
@@ -78,24 +78,27 @@ def _with_ids(
 ) -> OffsetFetchResponseGroup:
     if group.error_code:
         return group
-    topics: list[OffsetFetchResponseTopics] = []
     if asked.topics is None:
-        for found in group.topics:
-            known = directory.by_name(found.name)
-            if known is not None:  # a deleted topic has no id
-                topics.append(OffsetFetchResponseTopics(known.topic_id, found.name, found.partitions))
-        return OffsetFetchResponseGroup(group.group_id, topics)
-    fetched = iter(group.topics)
-    for topic in asked.topics:
-        if directory.by_id(topic.topic_id) is not None:
-            topics.append(next(fetched))
-            continue
-        unknown = [
-            OffsetFetchResponsePartitions(index, -1, -1, "", ErrorCode.unknown_topic_id)
-            for index in topic.partition_indexes
+        topics = [
+            OffsetFetchResponseTopics(known.topic_id, found.name, found.partitions)
+            for found in group.topics
+            if (known := directory.by_name(found.name)) is not None  # a deleted topic has no id
         ]
-        topics.append(OffsetFetchResponseTopics(topic.topic_id, topic.name, unknown))
-    return OffsetFetchResponseGroup(group.group_id, topics)
+        return OffsetFetchResponseGroup(group.group_id, topics)
+    answered = {topic.topic_id for topic in group.topics}
+    unknown = [
+        OffsetFetchResponseTopics(
+            topic.topic_id,
+            topic.name,
+            [
+                OffsetFetchResponsePartitions(index, -1, -1, "", ErrorCode.unknown_topic_id)
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in asked.topics
+        if topic.topic_id not in answered
+    ]
+    return OffsetFetchResponseGroup(group.group_id, [*group.topics, *unknown])
 
 
 def _flat(topics: Sequence[OffsetFetchResponseTopics]) -> list[OffsetFetchResponseTopic]:

@@ -17,17 +17,22 @@ from klamm.coordinator.group.offsets.notes import OffsetsCommitted
 from klamm.coordinator.group.offsets.signals import CommitRefused
 from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import Group, GroupState
+from klamm.coordinator.group.topics import with_refused_commits
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 from klamm.records.layout import CommitBlock
 
+# The epoch of a consumer group's member, or the generation that one of the classic protocol takes it for, is
+# another one.
+_STALE: Final = (ErrorCode.stale_member_epoch, ErrorCode.illegal_generation)
 _BLOCK: Final = partial(tuple.__new__, CommitBlock)  # twice as fast as calling the class
 
 
@@ -35,8 +40,50 @@ def offset_commit(state: GroupState, request: OffsetCommitRequest, context: Cont
     """Write the offsets in one batch; those with too much metadata are refused one by one."""
     group = state.groups.get(request.group_id)
     error_code = _commit_error(group, request)
+    if error_code in _STALE and group is not None:
+        return _commit_held(state, group, request, context, error_code)
     if error_code is not NO_ERROR:
         return reply(context, refused_commit(request, error_code))
+    return _commit(state, group, request, context)
+
+
+def _commit_held(
+    state: GroupState, group: Group, request: OffsetCommitRequest, context: Context, stale: ErrorCode
+) -> GroupOutcome:
+    """A member with an earlier epoch commits what it has held since then; the rest is refused."""
+    epoch, holds_since = request.generation_id_or_member_epoch, group.membership.holds_since
+    accepted: list[OffsetCommitRequestTopic] = []
+    refused: list[OffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        held = [
+            each
+            for each in topic.partitions
+            if holds_since(request.member_id, epoch, topic.topic_id, each.partition_index)
+        ]
+        if held:
+            accepted.append(OffsetCommitRequestTopic(topic.topic_id, topic.name, held))
+        numbers = {each.partition_index for each in held}
+        answers = [
+            OffsetCommitResponsePartition(each.partition_index, stale)
+            for each in topic.partitions
+            if each.partition_index not in numbers
+        ]
+        if answers:
+            refused.append(OffsetCommitResponseTopic(topic.topic_id, topic.name, answers))
+    if not accepted:
+        return reply(context, OffsetCommitResponse(topics=refused))
+    outcome = _commit(state, group, request.but(topics=accepted), context)
+    ((token, response),) = outcome.replies
+    assert isinstance(response, OffsetCommitResponse)
+    merged = with_refused_commits(response, refused)
+    outcome.replies = ((token, merged),)
+    outcome.if_refused = partial(CommitRefused, merged)
+    return outcome
+
+
+def _commit(
+    state: GroupState, group: Group | None, request: OffsetCommitRequest, context: Context
+) -> GroupOutcome:
     response, records = _records(state, request, context)
     session = None if group is None else group.membership.session_of(request.member_id)
     if not records:
@@ -73,7 +120,11 @@ def _commit_error(group: Group | None, request: OffsetCommitRequest) -> ErrorCod
             ErrorCode.group_id_not_found if request.knows_group_id_not_found else ErrorCode.illegal_generation
         )
     return group.membership.offset_commit_error(
-        generation, request.member_id, request.group_instance_id, is_transactional=False
+        generation,
+        request.member_id,
+        request.group_instance_id,
+        is_transactional=False,
+        knows_epochs=request.knows_group_id_not_found,
     )
 
 

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -27,6 +28,12 @@ def offset_fetch(state: GroupState, request: OffsetFetchRequest, context: Contex
     """Answer for the one group of the request."""
     (asked,) = request.groups
     group = state.groups.get(asked.group_id)
+    if group is not None:
+        error_code = group.membership.offset_fetch_error(asked.member_id, asked.member_epoch)
+        is_stale = error_code is ErrorCode.stale_member_epoch
+        if error_code is not NO_ERROR and not (is_stale and _holds_all(state, group, asked)):
+            refused = OffsetFetchResponseGroup(asked.group_id, error_code=error_code)
+            return reply(context, OffsetFetchResponse(groups=[refused]))
     topics = [
         OffsetFetchResponseTopics(
             topic.topic_id,
@@ -41,6 +48,18 @@ def offset_fetch(state: GroupState, request: OffsetFetchRequest, context: Contex
     response = OffsetFetchResponse(groups=[OffsetFetchResponseGroup(asked.group_id, topics)])
     # Plain commits that are not durable are not shown; removals and transactional changes are waited for.
     return reply(context, response, None if group is None else group.memory.changed_until)
+
+
+def _holds_all(state: GroupState, group: Group, asked: OffsetFetchRequestGroup) -> bool:
+    """Whether a member with an earlier epoch has had all that it asks for since then."""
+    for topic in asked.topics or ():
+        known = None if state.topics is None else state.topics.by_name(topic.name)
+        for partition in topic.partition_indexes:
+            if known is None or not group.membership.holds_since(
+                asked.member_id or "", asked.member_epoch, known.topic_id, partition
+            ):
+                return False
+    return bool(asked.topics)
 
 
 def _all_topics(state: GroupState, group: Group | None) -> Iterable[OffsetFetchRequestTopics]:

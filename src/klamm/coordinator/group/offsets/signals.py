@@ -15,6 +15,12 @@ class OffsetExpiryDue(NamedTuple):
     """The next expiry pass is due."""
 
 
+class GroupExpiry(NamedTuple):
+    """A pass has come to this group: each is decided apart, so that none can stop the others."""
+
+    group_id: str
+
+
 class CommitRefused(NamedTuple):
     """The log rejected a commit."""
 
@@ -33,12 +39,6 @@ class DeletionRefused(NamedTuple):
     """The log rejected the tombstones of a deletion request."""
 
     response: OffsetDeleteResponse | DeleteGroupsResponse
-    error_code: ErrorCode
-
-
-class OffsetExpiryRefused(NamedTuple):
-    """The log rejected the tombstones of expired offsets."""
-
     error_code: ErrorCode
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from klamm.coordinator.group.consumer.tombstones import forget_consumer_group
 from klamm.coordinator.group.remembered import GroupForgotten, GroupMemory, GroupRecord, OffsetForgotten
 
 
@@ -30,6 +31,11 @@ def forget_all(group_id: str, memory: GroupMemory) -> list[GroupRecord]:
     records: list[GroupRecord] = [
         OffsetForgotten(group_id, topic, partition) for topic, partition in dict.fromkeys(offset_keys(memory))
     ]
-    if memory.registration is not None:
-        records.append(GroupForgotten(group_id))
-    return records
+    return records + forget_members(group_id, memory)
+
+
+def forget_members(group_id: str, memory: GroupMemory) -> list[GroupRecord]:
+    """Tombstones for what the log has of a group besides its offsets."""
+    if memory.consumer is not None:
+        return [*forget_consumer_group(group_id, memory.consumer)]
+    return [] if memory.registration is None else [GroupForgotten(group_id)]

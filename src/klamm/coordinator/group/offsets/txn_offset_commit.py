@@ -40,6 +40,9 @@ def txn_offset_commit(state: GroupState, request: TxnOffsetCommitRequest, contex
     """
     group = state.groups.get(request.group_id)
     error_code = _refusal(group, request)
+    if error_code in (ErrorCode.stale_member_epoch, ErrorCode.illegal_generation):
+        # As in Kafka, for clients that know of generations only.
+        error_code = NO_ERROR if _holds_all(state, group, request) else ErrorCode.illegal_generation
     if error_code is not NO_ERROR:
         return reply(context, refused_txn_commit(request, error_code))
     response, records = _pended(state, request, context)
@@ -67,6 +70,20 @@ def _refusal(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
     return group.membership.offset_commit_error(
         generation, request.member_id, request.group_instance_id, is_transactional=True
     )
+
+
+def _holds_all(state: GroupState, group: Group | None, request: TxnOffsetCommitRequest) -> bool:
+    """Whether a member with an earlier epoch has held all these partitions since then."""
+    if group is None or state.topics is None:
+        return False
+    for topic in request.topics:
+        known = state.topics.by_name(topic.name)
+        for each in topic.partitions:
+            if known is None or not group.membership.holds_since(
+                request.member_id, request.generation_id, known.topic_id, each.partition_index
+            ):
+                return False
+    return True
 
 
 def _pended(

@@ -17,7 +17,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
-from klamm.storage.engines.postgresql.chunks import Chunk
+from klamm.storage.engines.postgresql.chunks import ChunkRow
 from klamm.storage.engines.postgresql.connection import has_input
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def prepare_append(connection: Connection[Any]) -> None:
     connection.execute(_PREPARE)
 
 
-def append_chunks(connection: Connection[Any], chunks: Sequence[Chunk]) -> Ends:
+def append_chunks(connection: Connection[Any], chunks: Sequence[ChunkRow]) -> Ends:
     """Append; blocks. The new end of each log; others were left out. Raises psycopg.Error."""
     result = connection.pgconn.exec_prepared(_NAME, _parameters(chunks), _ALL_BINARY, _BINARY)
     if not _has_rows(result):
@@ -73,11 +73,11 @@ class LoopAppend:
         self._connection = connection
         self._socket = connection.pgconn.socket
         self._when_done = when_done
-        self._chunks: Sequence[Chunk] = ()
+        self._chunks: Sequence[ChunkRow] = ()
         self._results: list[PGresult] = []
         self._is_flushing = False
 
-    def send(self, chunks: Sequence[Chunk]) -> None:
+    def send(self, chunks: Sequence[ChunkRow]) -> None:
         """Begin. Raises psycopg.Error."""
         self._chunks = chunks
         pgconn = self._connection.pgconn
@@ -129,7 +129,7 @@ def _has_rows(result: PGresult) -> bool:
     return result.status == ExecStatus.TUPLES_OK
 
 
-def _ends(result: PGresult, chunks: Sequence[Chunk]) -> Ends:
+def _ends(result: PGresult, chunks: Sequence[ChunkRow]) -> Ends:
     if result.ntuples == len(chunks):
         # As usual, all of them; the last one of each log counts.
         return {partition_id: last_offset + 1 for partition_id, _, _, last_offset, *_ in chunks}
@@ -145,7 +145,7 @@ def _number(value: bytes | None) -> int:
     return int.from_bytes(value, "big")
 
 
-def _parameters(chunks: Sequence[Chunk]) -> list[bytes]:
+def _parameters(chunks: Sequence[ChunkRow]) -> list[bytes]:
     """The columns of chunks as arrays in PostgreSQL's binary format."""
     partition_ids, epochs, bases, lasts, times, headers, records = zip(*chunks, strict=True)
     return [

@@ -18,7 +18,7 @@ CHUNK_BYTES: Final = 256 * 1024
 CACHE_BYTES: Final = 64 * 1024 * 1024
 
 
-class Chunk(NamedTuple):
+class ChunkRow(NamedTuple):
     """A row to be inserted."""
 
     partition_id: int
@@ -32,11 +32,11 @@ class Chunk(NamedTuple):
 
 def chunks_of(
     partition_id: int, leader_epoch: int, batches: Sequence[TailBatch], limit_bytes: int = CHUNK_BYTES
-) -> Sequence[Chunk]:
+) -> Sequence[ChunkRow]:
     """Consecutive batches as chunks of at most a size; a larger batch is a chunk of its own."""
     if len(batches) == 1:
         return (_chunk(partition_id, leader_epoch, batches),)
-    chunks: list[Chunk] = []
+    chunks: list[ChunkRow] = []
     group: list[TailBatch] = []
     size_bytes = 0
     for batch in batches:
@@ -50,7 +50,7 @@ def chunks_of(
     return chunks
 
 
-def _chunk(partition_id: int, leader_epoch: int, group: Sequence[TailBatch]) -> Chunk:
+def _chunk(partition_id: int, leader_epoch: int, group: Sequence[TailBatch]) -> ChunkRow:
     first, last = group[0], group[-1]
     max_timestamp_ms, data = first.max_timestamp_ms, first.data
     headers = data[:HEADER_BYTES]
@@ -59,7 +59,7 @@ def _chunk(partition_id: int, leader_epoch: int, group: Sequence[TailBatch]) -> 
             max_timestamp_ms = max(max_timestamp_ms, batch.max_timestamp_ms)
         headers = b"".join([batch.data[:HEADER_BYTES] for batch in group])
         data = b"".join([batch.data for batch in group])
-    return Chunk(
+    return ChunkRow(
         partition_id, leader_epoch, first.base_offset, last.last_offset, max_timestamp_ms, headers, data
     )
 

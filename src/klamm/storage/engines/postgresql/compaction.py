@@ -7,18 +7,18 @@ replacement is a transaction that checks the leader epoch; readers see the old c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from psycopg import Connection
 
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.records.batch import iter_headers, parse_header
 from klamm.records.record import decode_records
 from klamm.storage.cleaning_batches import BatchCleaner, CleaningRules
-from klamm.storage.cleaning_map import OffsetMap
+from klamm.storage.cleaning_map import KeyOffsetMap
 from klamm.storage.cleaning_transactions import TransactionFilter
-from klamm.storage.engines.postgresql.chunks import CHUNK_BYTES, Chunk, chunks_of
+from klamm.storage.engines.postgresql.chunks import CHUNK_BYTES, ChunkRow, chunks_of
 from klamm.storage.engines.postgresql.tail import TailBatch
 from klamm.storage.engines.segments.txn_index import AbortedEntry
 from klamm.storage.log import LogError
@@ -57,10 +57,10 @@ class CompactionJob:
             mapped.clear()
         return freed_bytes
 
-    def _mapped(self, connection: Connection[Any], first_dirty: int) -> OffsetMap:
+    def _mapped(self, connection: Connection[Any], first_dirty: int) -> KeyOffsetMap:
         """The last offset of each key, until the bound or until the map is full."""
         transactions = TransactionFilter(self.aborted)
-        mapped = OffsetMap(self.map_bytes)
+        mapped = KeyOffsetMap(self.map_bytes)
         mapped.advance(first_dirty - 1)
         for _, last_offset, records in self._chunks(connection, first_dirty):
             for position, header in iter_headers(records):
@@ -74,7 +74,7 @@ class CompactionJob:
             mapped.advance(last_offset)
         return mapped
 
-    def _clean(self, connection: Connection[Any], start_offset: int, mapped: OffsetMap) -> int:
+    def _clean(self, connection: Connection[Any], start_offset: int, mapped: KeyOffsetMap) -> int:
         cleaner = BatchCleaner(self.rules, mapped, TransactionFilter(self.aborted))
         freed_bytes = 0
         old: list[tuple[int, int]] = []  # last offset and size of the chunks to replace
@@ -102,7 +102,7 @@ class CompactionJob:
         old: Sequence[tuple[int, int]],
         kept: Sequence[tuple[int, TailBatch]],
     ) -> int:
-        new: list[Chunk] = []
+        new: list[ChunkRow] = []
         for epoch in dict.fromkeys(epoch for epoch, _ in kept):
             of_epoch = [batch for each, batch in kept if each == epoch]
             new += chunks_of(self.partition_id, epoch, of_epoch, CHUNK_BYTES)
@@ -113,7 +113,7 @@ class CompactionJob:
         self,
         connection: Connection[Any],
         old: Sequence[int],
-        new: Sequence[Chunk],
+        new: Sequence[ChunkRow],
         *,
         cleaned_offset: int = 0,
     ) -> None:

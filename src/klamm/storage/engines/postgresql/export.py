@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,6 @@ import psycopg
 from psycopg import Connection
 
 from klamm.clock import Clock
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.records.batch import iter_headers
 from klamm.storage.engines.postgresql.connection import Address, StoreUnavailableError, unavailable
 from klamm.storage.engines.postgresql.schema import require_schema
@@ -42,7 +42,7 @@ class StoredLog:
     segment_bytes: int | None  # None: the topic has the default
 
 
-class LogReader:
+class DatabaseLogs:
     """The logs of one database."""
 
     def __init__(self, connection: Connection[Any], address: Address) -> None:
@@ -103,17 +103,17 @@ class LogReader:
 
 
 @contextmanager
-def open_reader(url: str) -> Iterator[LogReader]:
+def open_reader(url: str) -> Iterator[DatabaseLogs]:
     """Connect to a database that has klamm's tables. Raises StoreUnavailableError, also while reading."""
     address = Address(url)
     try:
         with address.connect("dump") as connection:
-            yield LogReader(connection, address)
+            yield DatabaseLogs(connection, address)
     except psycopg.Error as error:
         raise unavailable(address, error) from error
 
 
-def export_segments(reader: LogReader, log: StoredLog, folder: Path, clock: Clock) -> Path:
+def export_segments(reader: DatabaseLogs, log: StoredLog, folder: Path, clock: Clock) -> Path:
     """Write a log as segment files with their indexes into a folder; its own folder in it.
 
     Raises FileExistsError if that is there, and OSError.
@@ -135,7 +135,7 @@ def export_segments(reader: LogReader, log: StoredLog, folder: Path, clock: Cloc
     return own
 
 
-def _write_segments(reader: LogReader, log: StoredLog, own: Path, segment_bytes: int) -> None:
+def _write_segments(reader: DatabaseLogs, log: StoredLog, own: Path, segment_bytes: int) -> None:
     base_offset, size_bytes = log.start_offset, 0
     segment = _segment(own, base_offset).open("xb")
     try:

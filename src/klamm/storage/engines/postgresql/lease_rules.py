@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
-
-from klamm.protocol.lazy_dataclass import dataclass
 
 _EARLY_MARGIN_MS: Final = 1000  # beyond the serve window, for clocks that drift
 

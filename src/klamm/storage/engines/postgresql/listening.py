@@ -16,7 +16,8 @@ from klamm.storage.engines.postgresql.connection import (
     StoreUnavailableError,
     check_not_pooled,
 )
-from klamm.storage.engines.postgresql.rows import CHANNEL, read_version
+from klamm.storage.engines.postgresql.rows import CHANNEL, DIALECT, executing
+from klamm.storage.engines.sql_rows import SqlRows
 
 _POLL_S: Final = 1.0
 
@@ -60,7 +61,7 @@ class ChangeListener:
         while not self._is_closed.is_set():
             try:
                 with self._session.use() as connection:
-                    version = read_version(connection)
+                    version = SqlRows(executing(connection), DIALECT).version()
                     if version != self._version:
                         self._version = version
                         self._has_changed.set()

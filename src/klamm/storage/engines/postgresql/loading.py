@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from psycopg import Connection
 
 from klamm.protocol.errors import DecodeError, ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass, field
 from klamm.records.batch import CONTROL_BIT, HEADER_BYTES, BatchHeader, iter_headers, parse_header
 from klamm.records.markers import decode_marker
 from klamm.storage.engines.postgresql.chunks import (

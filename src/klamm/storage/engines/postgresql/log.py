@@ -6,43 +6,34 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from struct import Struct
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from psycopg import Connection
 
-from klamm.protocol.errors import DecodeError, ErrorCode
-from klamm.records.batch import (
-    CONTROL_BIT,
-    LENGTH_AT,
-    LENGTH_OVERHEAD_BYTES,
-    LOG_APPEND_TIME_BIT,
-    BatchHeader,
-    parse_header,
-)
+from klamm.protocol.errors import ErrorCode
+from klamm.records.batch import LENGTH_AT, LENGTH_OVERHEAD_BYTES, LOG_APPEND_TIME_BIT, BatchHeader
 from klamm.records.core import stamped
-from klamm.records.markers import EndMarker, decode_marker
-from klamm.storage.cleaner import live_producers
-from klamm.storage.cleaning_batches import CleaningRules
+from klamm.records.markers import EndMarker
+from klamm.storage.cleaning_batches import CleaningRules, live_producers
+from klamm.storage.durability import HeldBack, SyncTicket
 from klamm.storage.engines.postgresql.chunks import CHUNK_BYTES
 from klamm.storage.engines.postgresql.compaction import MIN_DIRTY_BYTES, CompactionJob
 from klamm.storage.engines.postgresql.loading import LoadedLog
 from klamm.storage.engines.postgresql.reading import LogReader, ReadablePostgresLog
-from klamm.storage.engines.postgresql.retention import Expired, delete_expired, truncate_log
+from klamm.storage.engines.postgresql.retention import ExpiredChunks, delete_expired, truncate_log
 from klamm.storage.engines.postgresql.rounds import PostgresRounds, PostgresTicket
 from klamm.storage.engines.postgresql.tail import TailBatch
 from klamm.storage.engines.segments.txn_index import AbortedEntry
 from klamm.storage.log import (
     AppendOrigin,
     AppendResult,
-    HeldBack,
     LogError,
-    NotContinuedError,
-    SyncRounds,
-    SyncTicket,
 )
+from klamm.storage.producer_gate import refuse_too_large, sized_header
 from klamm.storage.producer_snapshot import decode_snapshot, encode_snapshot
-from klamm.storage.producer_state import KIND_BITS, MAX_SEQUENCE, ProducerEntry, ProducerState
+from klamm.storage.producer_state import BatchSummary, ProducerState
 from klamm.storage.topic_config import TopicConfig
 
 SNAPSHOT_CHUNKS: Final = 1_000  # appended since the last snapshot of the producers
@@ -51,7 +42,7 @@ _logger = logging.getLogger(__name__)
 _OWN: Final = Struct(">i11xi8xq")  # length, last offset delta, largest timestamp: of a batch of our own
 
 
-class LogKeeper(LogReader, Protocol):
+class DatabaseLogKeeper(LogReader, Protocol):
     """What a log needs from the store it belongs to."""
 
     def tail_limit_bytes(self) -> int:
@@ -98,11 +89,10 @@ class PostgresLog(ReadablePostgresLog):
         leader_epoch: int,
         config: TopicConfig,
         rounds: PostgresRounds,
-        keeper: LogKeeper,
+        keeper: DatabaseLogKeeper,
     ) -> None:
         self._keeper = keeper
         self._rounds = rounds
-        self.rounds: SyncRounds | None = rounds
         self.held_back: HeldBack | None = None
         self.topic = topic
         self.topic_id = topic_id
@@ -137,60 +127,35 @@ class PostgresLog(ReadablePostgresLog):
         write_later: bool = False,
         must_continue: bool = False,
     ) -> AppendResult:
-        if header is None:
-            try:
-                header = parse_header(batch)
-            except DecodeError as error:
-                raise LogError(ErrorCode.corrupt_message, str(error)) from error
+        header = sized_header(batch, header)
         size_bytes = len(batch)
-        (_, batch_length, _, _, _, attributes, delta, _, max_timestamp_ms, producer_id, producer_epoch,
-         base_sequence, _) = header  # fmt: skip
-        if batch_length + LENGTH_OVERHEAD_BYTES != size_bytes:
-            raise LogError(ErrorCode.corrupt_message, f"batch size in the header is not {size_bytes} bytes")
         if self._refusal is not None:
             raise self._refusal
-        if size_bytes > self.config.segment_bytes:
-            raise LogError(
-                ErrorCode.record_list_too_large,
-                f"batch of {size_bytes} bytes exceeds segment.bytes={self.config.segment_bytes}",
-            )
+        refuse_too_large(size_bytes, self.config.segment_bytes)
         base_offset = self.log_end_offset
-        last_offset = base_offset + delta
+        last_offset = base_offset + header.last_offset_delta
+        max_timestamp_ms = header.max_timestamp_ms
         marker: EndMarker | None = None
-        producer: ProducerEntry | None = None
-        if producer_id >= 0:
-            known = self._producers.get(producer_id)
-            if (
-                known is not None
-                and base_sequence == known.next_sequence
-                and producer_epoch == known.epoch
-                and attributes & KIND_BITS == known.kind_bits
-            ):
-                producer = known
-            elif must_continue:
-                raise NotContinuedError
-            elif attributes & CONTROL_BIT:
-                marker = self._checked_marker(batch, header, marker_bumps_epoch)
-            elif (duplicate := self._producers.check(header, origin, guard)) is not None:
-                return AppendResult(
-                    duplicate.first_offset, duplicate.last_offset, duplicate.timestamp_ms, is_duplicate=True
-                )
+        if header.producer_id >= 0:
+            found = self._admit(batch, header, origin, marker_bumps_epoch, guard, must_continue)
+            if type(found) is BatchSummary:
+                return AppendResult(found.first_offset, found.last_offset, found.timestamp_ms, True)
+            marker = cast("EndMarker | None", found)
+        try:
+            self._keeper.backlog.check(self.name)
+        except LogError:
+            self._producers.refused(header)
+            raise
         data = stamped(batch, base_offset, self.leader_epoch)
         self._tail.add(TailBatch(base_offset, last_offset, max_timestamp_ms, data))
         self._size_bytes += size_bytes
         self.log_end_offset = last_offset + 1
-        if producer is not None:
-            last_sequence = (base_sequence + delta) & MAX_SEQUENCE
-            producer.next_sequence = (last_sequence + 1) & MAX_SEQUENCE
-            producer.last_timestamp_ms = max_timestamp_ms
-            producer.batches.append((last_sequence, last_offset, delta, max_timestamp_ms))
-        elif producer_id >= 0:
-            completed = self._producers.update(header, base_offset, marker)
+        if header.producer_id >= 0:
+            completed = self._appended(header, base_offset, marker)
             if completed is not None and completed.is_aborted:
                 self._aborted.append(AbortedEntry.of(completed))
-        if producer_id >= 0:
             self._updates.append(_Update(header, base_offset, marker))
-        append_time_ms = max_timestamp_ms if attributes & LOG_APPEND_TIME_BIT else -1
+        append_time_ms = max_timestamp_ms if header.attributes & LOG_APPEND_TIME_BIT else -1
         return AppendResult(base_offset, last_offset, append_time_ms)
 
     def append_own(self, batch: bytes, now_ms: int) -> int:
@@ -203,39 +168,13 @@ class PostgresLog(ReadablePostgresLog):
             or batch_length + LENGTH_OVERHEAD_BYTES != size_bytes
         ):
             return self.append(batch, now_ms, -1).base_offset  # says why not
+        self._keeper.backlog.check(self.name)
         last_offset = base_offset + delta
         data = stamped(batch, base_offset, self.leader_epoch)
         self._tail.add(TailBatch(base_offset, last_offset, max_timestamp_ms, data))
         self._size_bytes += size_bytes
         self.log_end_offset = last_offset + 1
         return base_offset
-
-    def _checked_marker(
-        self, batch: bytes | bytearray | memoryview, header: BatchHeader, marker_bumps_epoch: bool
-    ) -> EndMarker | None:
-        try:
-            marker = decode_marker(batch)
-        except DecodeError as error:
-            raise LogError(ErrorCode.corrupt_message, str(error)) from error
-        if marker is not None:
-            self._producers.check_marker(header, marker, marker_bumps_epoch)
-        return marker
-
-    # -- transactions that are to be confirmed
-
-    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        return self._producers.has_open_transaction(producer_id, producer_epoch)
-
-    def begin_verification(
-        self, producer_id: int, producer_epoch: int, sequence: int, begins_at_zero: bool
-    ) -> int:
-        return self._producers.begin_verification(producer_id, producer_epoch, sequence, begins_at_zero)
-
-    def is_verified(self, producer_id: int, guard: int) -> bool:
-        return self._producers.is_verified(producer_id, guard)
-
-    def end_verification(self, producer_id: int, guard: int) -> None:
-        self._producers.end_verification(producer_id, guard)
 
     # -- flushing
 
@@ -254,6 +193,9 @@ class PostgresLog(ReadablePostgresLog):
             min(CHUNK_BYTES, self.config.segment_bytes),
             self._generation,
         )
+
+    def start_segment_sync(self) -> SyncTicket | None:
+        return None
 
     def finish_sync(self, ticket: SyncTicket) -> None:
         assert isinstance(ticket, PostgresTicket)
@@ -299,6 +241,7 @@ class PostgresLog(ReadablePostgresLog):
             self._keeper.cache.forget(self.partition_id)
             self._generation += 1
             before = self._producers
+            self._tail.drop()
             self._take(loaded)
             self._producers.inherit(before)
         self._refresh_stable()
@@ -327,13 +270,7 @@ class PostgresLog(ReadablePostgresLog):
         self._refresh_stable()
 
     def delete_records(self, before_offset: int) -> int:
-        if before_offset == -1:
-            before_offset = self.high_watermark
-        if not 0 <= before_offset <= self.high_watermark:
-            raise LogError(
-                ErrorCode.offset_out_of_range,
-                f"cannot delete records up to {before_offset}: the high watermark is {self.high_watermark}",
-            )
+        before_offset = self._deletable(before_offset)
         if before_offset > self._log_start:
             self._raise_start(before_offset, "DeleteRecords")
         return self._log_start
@@ -354,9 +291,12 @@ class PostgresLog(ReadablePostgresLog):
         self._refresh_stable()
         self.on_change()
 
-    def delete_old_segments(self, now_ms: int, timestamp_ms: int) -> int:
-        expired: Expired = self._asked_for(
-            ("retention",), self._deletion(self._log_start, self.config, timestamp_ms)
+    def delete_old_segments(self, now_ms: int, timestamp_ms: int, *, only_below_start: bool = False) -> int:
+        config = self.config
+        if only_below_start:
+            config = replace(config, retention_ms=-1, retention_bytes=-1)
+        expired: ExpiredChunks = self._asked_for(
+            ("retention", only_below_start), self._deletion(self._log_start, config, timestamp_ms)
         )
         self._size_bytes -= expired.size_bytes
         self.log_start_saved(expired.start_offset)
@@ -366,7 +306,7 @@ class PostgresLog(ReadablePostgresLog):
 
     def _deletion(
         self, start_offset: int, config: TopicConfig, timestamp_ms: int
-    ) -> Callable[[Connection[Any]], Expired]:
+    ) -> Callable[[Connection[Any]], ExpiredChunks]:
         return lambda connection: delete_expired(
             connection, self.partition_id, self.leader_epoch, start_offset, config, timestamp_ms
         )
@@ -457,6 +397,7 @@ class PostgresLog(ReadablePostgresLog):
     def abandon(self) -> None:
         """Close and write nothing: the log is deleted, or another broker's."""
         self._refusal = LogError(ErrorCode.not_leader_or_follower, f"{self.name}: log is closed")
+        self._tail.drop()
         self._keeper.log_closed(self)
 
 

@@ -32,56 +32,48 @@ from klamm.storage.engines.postgresql.loading import (
     look_up_timestamp,
     read_chunks,
 )
-from klamm.storage.engines.postgresql.tail import Tail, TailBatch
+from klamm.storage.engines.postgresql.tail import Tail, TailBatch, UnflushedBytes
 from klamm.storage.log import (
     AbortedTransaction,
     EpochEnd,
     LogError,
     MustLoadError,
-    ProducerStatus,
     TimestampedOffset,
 )
+from klamm.storage.producer_gate import ProducerGate
 
 _MAX_FOUND: Final = 100  # results of lookups that were not asked for again
+_NOT_FOUND: Final = object()
 
 
 class LogReader(Protocol):
     """What a log needs from its store to read."""
 
     cache: ChunkCache
+    backlog: UnflushedBytes
 
     def reading_session(self, partition_id: int) -> Session: ...
 
 
-class ReadablePostgresLog:
+class ReadablePostgresLog(ProducerGate):
     """A log's offsets and the ways to read it; what changes it is in `PostgresLog`."""
 
     def __init__(self, name: str, loaded: LoadedLog, reader: LogReader) -> None:
-        self.on_change: Callable[[], None] = _nobody_listens
         self.name = name
         self.partition_id = loaded.partition_id
         self._reader = reader
         self._found: dict[Hashable, Any] = {}  # results of loads, until they are asked for again
+        super().__init__(loaded.producers, start_offset=loaded.start_offset, end_offset=loaded.end_offset)
         self._take(loaded)
 
     def _take(self, loaded: LoadedLog) -> None:
         """Begin with what the store has."""
-        self._log_start = loaded.start_offset
-        self.log_end_offset = self.high_watermark = self._last_stable = loaded.end_offset
+        self._hold(loaded.producers, loaded.start_offset, loaded.end_offset)
         self._size_bytes = loaded.size_bytes
-        self._tail = Tail(loaded.end_offset)
+        self._tail = Tail(loaded.end_offset, self._reader.backlog)
         self._epochs = loaded.epochs
         self._aborted = loaded.aborted
         self._snapshot_end = loaded.snapshot_end
-        self._producers = loaded.producers
-
-    @property
-    def log_start_offset(self) -> int:
-        return self._log_start
-
-    @property
-    def last_stable_offset(self) -> int:
-        return self._last_stable
 
     @property
     def size_bytes(self) -> int:
@@ -94,6 +86,10 @@ class ReadablePostgresLog:
     @property
     def is_dirty(self) -> bool:
         return self.high_watermark < self.log_end_offset
+
+    @property
+    def is_written(self) -> bool:
+        return not self.is_dirty
 
     # -- reading
 
@@ -155,16 +151,17 @@ class ReadablePostgresLog:
 
     def _asked_for(self, key: Hashable, look_up: Callable[[Connection[Any]], Any]) -> Any:
         """The result of a lookup in the database. Raises MustLoadError if it has not been made yet."""
-        if key in self._found:
-            found = self._found.pop(key)
-            if isinstance(found, LogError):
-                raise found
+        found = self._found.pop(key, _NOT_FOUND)
+        if isinstance(found, LogError):
+            raise found
+        if found is not _NOT_FOUND:
             return found
+        # Workers only insert, and only this thread removes: neither meets a change of the other.
+        for unasked in list(self._found)[:-_MAX_FOUND]:
+            del self._found[unasked]
 
         def load() -> None:
             self._found[key] = self._run(look_up)
-            while len(self._found) > _MAX_FOUND:
-                self._found.pop(next(iter(self._found)), None)
 
         raise MustLoadError(load)
 
@@ -237,27 +234,7 @@ class ReadablePostgresLog:
     def end_of_epoch(self, leader_epoch: int) -> EpochEnd:
         return self._epochs.end_of(leader_epoch, self.log_end_offset)
 
-    def producers(self) -> Sequence[ProducerStatus]:
-        return self._producers.statuses()
-
-    # -- what readers may see
-
-    def _refresh_stable(self) -> None:
-        """Compute the last stable offset again, after something it depends on changed."""
-        producers = self._producers
-        if producers.completed:
-            producers.advance(self.high_watermark)
-        unstable_offset = producers.unstable_offset
-        if unstable_offset < 0 or unstable_offset >= self.high_watermark:
-            self._last_stable = self.high_watermark
-        else:
-            self._last_stable = max(unstable_offset, self._log_start)
-
     @property
     def tail_batches(self) -> Sequence[TailBatch]:
         """What is in memory, oldest first."""
         return self._tail.batches
-
-
-def _nobody_listens() -> None:
-    """The listener until a broker sets one."""

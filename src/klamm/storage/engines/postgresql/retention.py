@@ -16,7 +16,7 @@ SLICE_ROWS: Final = 500  # deleted in one transaction, so that appends do not wa
 _NO_BROKER: Final = -2  # leads nothing: only the partition itself is loaded
 
 
-class Expired(NamedTuple):
+class ExpiredChunks(NamedTuple):
     """What retention deleted, and where the log starts now."""
 
     chunk_count: int
@@ -31,7 +31,7 @@ def delete_expired(
     start_offset: int,
     config: TopicConfig,
     timestamp_ms: int,
-) -> Expired:
+) -> ExpiredChunks:
     """Apply retention: raise the log start by time and size, and delete the chunks below it."""
     new_start = start_offset
     if config.deletes_old_segments:
@@ -47,7 +47,7 @@ def delete_expired(
         chunk_count += count
         size_bytes += deleted_bytes
         if count < SLICE_ROWS:
-            return Expired(chunk_count, size_bytes, new_start)
+            return ExpiredChunks(chunk_count, size_bytes, new_start)
 
 
 def raise_log_start(

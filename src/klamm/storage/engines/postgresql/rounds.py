@@ -11,14 +11,15 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from threading import Event
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import psycopg
 
 from klamm.protocol.errors import ErrorCode
 from klamm.storage.cluster import ClusterStoreError, FencedError
+from klamm.storage.durability import SyncTicket
 from klamm.storage.engines.postgresql.appending import Ends, LoopAppend, append_chunks
-from klamm.storage.engines.postgresql.chunks import Chunk, chunks_of
+from klamm.storage.engines.postgresql.chunks import ChunkRow, chunks_of
 from klamm.storage.engines.postgresql.cluster import PostgresCluster
 from klamm.storage.engines.postgresql.connection import (
     RETRIABLE,
@@ -28,10 +29,12 @@ from klamm.storage.engines.postgresql.connection import (
     one_line,
 )
 from klamm.storage.engines.postgresql.tail import TailBatch
-from klamm.storage.log import LogError, RestOfRound, SyncTicket
+from klamm.storage.log import LogError
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+
+RestOfRound: TypeAlias = Callable[[], Sequence[Exception | None]]  # blocks, and does not raise
 
 ROUND_BYTES: Final = 1024 * 1024
 ROUND_CHUNKS: Final = 200
@@ -46,9 +49,6 @@ class PostgresTicket:
 
     __slots__ = ("_rounds", "batches", "chunk_bytes", "chunk_count", "durable_end", "end_offset",
                  "generation", "leader_epoch", "name", "partition_id")  # fmt: skip
-
-    journal = None  # the database has one
-    is_journaled = False
 
     def __init__(
         self,
@@ -76,9 +76,6 @@ class PostgresTicket:
         if failure is not None:
             raise failure
 
-    def files_only(self) -> Sequence[int] | None:
-        return None
-
     def keep_open(self) -> None:
         """Nothing to keep: the ticket has the bytes."""
 
@@ -90,7 +87,7 @@ class _Round:
         self._tickets = tickets
         self._by_id = {ticket.partition_id: ticket for ticket in tickets}
         self._statements = _statements(tickets)
-        self.chunks: Sequence[Chunk] = ()  # of the statement that is due
+        self.chunks: Sequence[ChunkRow] = ()  # of the statement that is due
         self.concerned: Sequence[PostgresTicket] = ()  # by it
         self.failures: dict[int, Exception] = {}  # by partition id
 
@@ -126,7 +123,7 @@ class _Round:
 
 
 class PostgresRounds:
-    """One connection for rounds; its logs are always flushed here. See `SyncRounds`.
+    """One connection for rounds; its logs are always flushed here. See `DatabaseRounds`.
 
     A round runs on the event loop as long as nothing goes wrong, and the rest of it on a thread.
     """
@@ -143,6 +140,10 @@ class PostgresRounds:
         loop: AbstractEventLoop,
         when_done: Callable[[RestOfRound | None], None],
     ) -> None:
+        """Flush without blocking; `when_done` gets None when all is durable, perhaps before this returns.
+
+        Otherwise it gets what is left to do on a thread, which also gives the outcome of each ticket.
+        """
         connection = self._session.take()
         if connection is None:
             when_done(partial(self.run, tickets))
@@ -209,7 +210,7 @@ class PostgresRounds:
             if left_out := started.left_out(outcome):
                 started.fail(self._resolve(left_out, "the log's epoch or end has changed"))
 
-    def _attempt(self, chunks: Sequence[Chunk]) -> Ends | Exception:
+    def _attempt(self, chunks: Sequence[ChunkRow]) -> Ends | Exception:
         """Send the statement. Waits for a database that cannot be reached."""
         waits = 0
         while True:
@@ -284,9 +285,9 @@ def _ours(tickets: Sequence[SyncTicket]) -> Sequence[PostgresTicket]:
     return ours
 
 
-def _statements(tickets: Sequence[PostgresTicket]) -> Iterator[Sequence[Chunk]]:
+def _statements(tickets: Sequence[PostgresTicket]) -> Iterator[Sequence[ChunkRow]]:
     """The chunks of tickets, in statements of a limited size."""
-    group: list[Chunk] = []
+    group: list[ChunkRow] = []
     size_bytes = 0
     for ticket in tickets:
         for chunk in chunks_of(ticket.partition_id, ticket.leader_epoch, ticket.batches, ticket.chunk_bytes):

@@ -1,34 +1,18 @@
-"""Rows of the cluster's metadata in PostgreSQL: reading them, and the transaction of one change."""
+"""Rows of the cluster's metadata in PostgreSQL: its dialect, many rows in one statement, fences of logs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from psycopg import Connection, errors
+from psycopg import Connection
 from psycopg.types.json import Jsonb
 
-from klamm.protocol.types import id_to_text
-from klamm.storage.cluster import (
-    BrokerRegistration,
-    BrokerState,
-    ClusterStoreError,
-    ConfigResourceType,
-    ConflictError,
-    FinalizedFeatures,
-    LeaderChange,
-    PartitionRegistration,
-    TopicState,
-)
+from klamm.storage.cluster import ConfigResourceType, LeaderChange, PartitionRegistration
+from klamm.storage.engines.sql_rows import CONFIG, TOPIC, Execute, SqlChange
 
-KEPT_VERSIONS: Final = 10_000  # a broker that is further behind reads everything
 CHANNEL: Final = "klamm"
-
-BROKER: Final = "broker"  # the kinds of changes
-TOPIC: Final = "topic"
-CONFIG: Final = "config"  # key: type/name
-FEATURES: Final = "features"
 
 # The fence: from here on no append of an older epoch takes effect. Rows are locked in the order in which
 # rounds lock them, so that neither waits for the other.
@@ -47,34 +31,58 @@ INSERT INTO epoch_start SELECT partition_id, leader_epoch, end_offset FROM log W
 """
 
 
-class PostgresChange:
+class PostgresDialect:
+    """JSON, UUIDs and arrays are types of the database."""
+
+    def topic_id(self, topic_id: bytes) -> UUID:
+        return UUID(bytes=topic_id)
+
+    def topic_id_of(self, value: UUID) -> bytes:
+        return value.bytes
+
+    def json(self, value: object) -> Jsonb:
+        return Jsonb(value)
+
+    def json_of(self, value: Any) -> Any:
+        return value
+
+    def numbers(self, numbers: Sequence[int]) -> list[int]:
+        return list(numbers)
+
+    def numbers_of(self, value: Sequence[int]) -> Sequence[int]:
+        return value
+
+    def is_among(self, column: str) -> str:
+        return f"{column} = ANY(%s)"
+
+    def names(self, names: Collection[str]) -> list[str]:
+        return list(names)
+
+
+DIALECT: Final = PostgresDialect()
+
+
+def executing(connection: Connection[Any]) -> Execute:
+    """Run statements on a connection."""
+    return connection.execute
+
+
+class PostgresChange(SqlChange):
     """The transaction of one change. The cluster's row is locked: changes follow one another."""
 
-    __slots__ = ("connection", "execute", "version")
-
-    def __init__(self, connection: Connection[Any], version: int) -> None:
-        self.connection = connection
-        self.execute = connection.execute
-        self.version = version
-
-    def touch(self, kind: str, keys: Collection[str]) -> None:
-        """List something as changed, for other brokers."""
+    def touch(self, kind: str, keys: Iterable[str]) -> None:
         self.execute(
             "INSERT INTO change SELECT %s, %s, key FROM unnest(%s::text[]) key ON CONFLICT DO NOTHING",
-            [self.version, kind, list(keys)],
+            [self.version_number, kind, list(keys)],
         )
 
     def move(self, changes: Sequence[LeaderChange], assignment: str) -> list[tuple[LeaderChange, int]]:
-        """Change partitions whose leader and epoch are as expected; these, and their ids.
-
-        `assignment` may use `n.next_leader_id`.
-        """
         rows = self.execute(
-            f"UPDATE partition p SET {assignment} FROM topic t, "
+            f"UPDATE partition p SET {assignment.format(next_leader_id='n.next_leader_id')} FROM topic t, "
             "unnest(%s::text[], %s::int[], %s::int[], %s::int[], %s::int[]) "
-            "n(topic, partition, leader_id, leader_epoch, next_leader_id) "
-            "WHERE t.topic_id = p.topic_id AND t.name = n.topic AND p.partition = n.partition "
-            "AND p.leader_id = n.leader_id AND p.leader_epoch = n.leader_epoch "
+            "n(topic, of_partition, of_leader, of_epoch, next_leader_id) "
+            "WHERE t.topic_id = p.topic_id AND t.name = n.topic AND p.partition = n.of_partition "
+            "AND p.leader_id = n.of_leader AND p.leader_epoch = n.of_epoch "
             "RETURNING t.name, p.partition, p.partition_id",
             [
                 [each.topic for each in changes],
@@ -91,14 +99,6 @@ class PostgresChange:
         self.touch(TOPIC, {each.topic for each, _ in moved})
         return moved
 
-    def hand_over(self, changes: Sequence[LeaderChange]) -> list[LeaderChange]:
-        """Make each next leader the leader at the next epoch, where the leader is as expected; these."""
-        moved = self.move(
-            changes, "leader_id = n.next_leader_id, leader_epoch = p.leader_epoch + 1, moving_to = -1"
-        )
-        self.start_epochs([partition_id for _, partition_id in moved])
-        return [each for each, _ in moved]
-
     def start_epochs(self, partition_ids: Sequence[int]) -> None:
         """Fence the logs of partitions that were given another epoch."""
         if partition_ids:
@@ -107,29 +107,17 @@ class PostgresChange:
                 self.execute(statement, ids)
 
     def insert_partitions(self, topic: str, topic_id: bytes, added: Sequence[PartitionRegistration]) -> None:
+        super().insert_partitions(topic, topic_id, added)
+        numbers = [state.partition for state in added]
         ids = [
             row[0]
-            for state in added
             for row in self.execute(
-                "INSERT INTO partition (topic_id, partition, preference, leader_id, leader_epoch, moving_to) "
-                "VALUES (%s, %s, %s, %s, %s, %s) RETURNING partition_id",
-                [
-                    UUID(bytes=topic_id),
-                    state.partition,
-                    list(state.replicas),
-                    state.leader_id,
-                    state.leader_epoch,
-                    state.moving_to,
-                ],
+                "INSERT INTO log (partition_id, leader_epoch) SELECT partition_id, leader_epoch "
+                "FROM partition WHERE topic_id = %s AND partition = ANY(%s) RETURNING partition_id",
+                [DIALECT.topic_id(topic_id), numbers],
             )
         ]
-        self.execute(
-            "INSERT INTO log (partition_id, leader_epoch) "
-            "SELECT partition_id, leader_epoch FROM partition WHERE partition_id = ANY(%s)",
-            [ids],
-        )
         self.execute(_START_EPOCHS, [ids])
-        self.touch(TOPIC, [topic])
 
     def delete_topic(self, name: str) -> None:
         """Its chunks are deleted later, bit by bit."""
@@ -145,99 +133,15 @@ class PostgresChange:
         for table in ("log", "epoch_start", "aborted", "producer_snapshot"):
             self.execute(f"DELETE FROM {table} WHERE partition_id = ANY(%s)", [ids])
         self.execute("INSERT INTO deleted_partition SELECT unnest(%s::int[])", [ids])
-        self.execute("DELETE FROM topic WHERE name = %s", [name])
-        self.touch(TOPIC, [name])
+        super().delete_topic(name)
 
-    def set_configs(self, resource_type: ConfigResourceType, name: str, configs: Mapping[str, str]) -> None:
-        self.execute(
-            "DELETE FROM config WHERE resource_type = %s AND resource = %s", [int(resource_type), name]
-        )
+    def set_configs(
+        self, resource_type: ConfigResourceType, resource: str, configs: Mapping[str, str]
+    ) -> None:
+        kind = int(resource_type)
+        self.execute("DELETE FROM config WHERE resource_type = %s AND resource = %s", [kind, resource])
         self.execute(
             "INSERT INTO config SELECT %s, %s, * FROM unnest(%s::text[], %s::text[])",
-            [int(resource_type), name, list(configs), list(configs.values())],
+            [kind, resource, list(configs), list(configs.values())],
         )
-        self.touch(CONFIG, [f"{int(resource_type)}/{name}"])
-
-
-def insert_topic(change: PostgresChange, topic: TopicState) -> None:
-    """Raises ConflictError when its name or id is taken."""
-    try:
-        with change.connection.transaction():
-            change.execute(
-                "INSERT INTO topic (topic_id, name) VALUES (%s, %s)", [UUID(bytes=topic.topic_id), topic.name]
-            )
-    except errors.UniqueViolation as error:
-        raise ConflictError(f"topic {topic.name} or its topic id already exists") from error
-    change.insert_partitions(topic.name, topic.topic_id, topic.partitions)
-
-
-def read_version(connection: Connection[Any]) -> int:
-    row = connection.execute("SELECT version FROM cluster").fetchone()
-    if row is None:
-        raise ClusterStoreError("table cluster is empty: restore the database from a backup")
-    return int(row[0])
-
-
-def read_brokers(connection: Connection[Any]) -> list[BrokerRegistration]:
-    return [
-        BrokerRegistration(
-            broker_id,
-            rack,
-            {name: (host, port) for name, (host, port) in listeners.items()},
-            epoch,
-            BrokerState(state),
-        )
-        for broker_id, rack, listeners, epoch, state in connection.execute(
-            "SELECT broker_id, rack, listeners, broker_epoch, state FROM broker ORDER BY broker_id"
-        )
-    ]
-
-
-def listeners_json(registration: BrokerRegistration) -> Jsonb:
-    return Jsonb({name: list(address) for name, address in registration.listeners.items()})
-
-
-def read_topics(connection: Connection[Any], names: Collection[str] | None = None) -> dict[str, TopicState]:
-    """All topics, or those of these names that exist."""
-    wanted = None if names is None else list(names)
-    ids: dict[str, bytes] = {}
-    partitions: dict[str, list[PartitionRegistration]] = {}
-    for name, topic_id, partition, preference, leader_id, epoch, moving_to in connection.execute(
-        "SELECT t.name, t.topic_id, p.partition, p.preference, p.leader_id, p.leader_epoch, p.moving_to "
-        "FROM topic t LEFT JOIN partition p USING (topic_id) "
-        "WHERE %s::text[] IS NULL OR t.name = ANY(%s) ORDER BY t.name, p.partition",
-        [wanted, wanted],
-    ):
-        ids[name] = topic_id.bytes
-        states = partitions.setdefault(name, [])
-        if partition is not None:
-            states.append(PartitionRegistration(partition, tuple(preference), leader_id, epoch, moving_to))
-    return {name: TopicState(name, ids[name], tuple(states)) for name, states in partitions.items()}
-
-
-def require_topic(connection: Connection[Any], name: str, topic_id: bytes) -> None:
-    row = connection.execute("SELECT topic_id FROM topic WHERE name = %s", [name]).fetchone()
-    if row is None or row[0].bytes != topic_id:
-        raise ConflictError(f"topic {name} does not have id {id_to_text(topic_id)}")
-
-
-def read_all_configs(connection: Connection[Any]) -> dict[tuple[ConfigResourceType, str], dict[str, str]]:
-    found: dict[tuple[ConfigResourceType, str], dict[str, str]] = {}
-    for resource_type, resource, name, value in connection.execute(
-        "SELECT resource_type, resource, name, value FROM config ORDER BY resource_type, resource, name"
-    ):
-        found.setdefault((ConfigResourceType(resource_type), resource), {})[name] = value
-    return found
-
-
-def read_configs(connection: Connection[Any], resource_type: ConfigResourceType, name: str) -> dict[str, str]:
-    rows = connection.execute(
-        "SELECT name, value FROM config WHERE resource_type = %s AND resource = %s ORDER BY name",
-        [int(resource_type), name],
-    )
-    return dict(rows.fetchall())
-
-
-def read_features(connection: Connection[Any]) -> FinalizedFeatures:
-    row = connection.execute("SELECT features FROM cluster").fetchone()
-    return FinalizedFeatures() if row is None or row[0] is None else FinalizedFeatures(**row[0])
+        self.touch(CONFIG, [f"{kind}/{resource}"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from threading import Event, Lock
 from typing import Any, Final
@@ -13,8 +14,8 @@ from psycopg import Connection
 
 from klamm.clock import Clock
 from klamm.protocol.errors import DecodeError, ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass
 from klamm.protocol.types import TopicPartition, id_to_text
+from klamm.storage.durability import Background, Report, SyncRounds
 from klamm.storage.engines.postgresql.appending import prepare_append
 from klamm.storage.engines.postgresql.chunks import ChunkCache
 from klamm.storage.engines.postgresql.cluster import PostgresCluster
@@ -25,10 +26,12 @@ from klamm.storage.engines.postgresql.connection import (
     StoreUnavailableError,
     one_line,
 )
+from klamm.storage.engines.postgresql.flushing import DatabaseRounds
 from klamm.storage.engines.postgresql.loading import LoadedLog, load_logs
 from klamm.storage.engines.postgresql.log import PostgresLog, Snapshot
 from klamm.storage.engines.postgresql.retention import delete_orphans, raise_log_start
 from klamm.storage.engines.postgresql.rounds import PostgresRounds
+from klamm.storage.engines.postgresql.tail import UnflushedBytes
 from klamm.storage.log import LogDirStatus, LogError, MustLoadError, Work
 from klamm.storage.topic_config import TopicConfig
 
@@ -37,6 +40,7 @@ from klamm.storage.topic_config import TopicConfig
 READING_CONNECTIONS: Final = 2
 TAIL_BYTES: Final = 1024 * 1024  # of each log
 ALL_TAILS_BYTES: Final = 64 * 1024 * 1024
+PENDING_BYTES: Final = 128 * 1024 * 1024  # of all logs together, appended and not durable
 _RETRY_S: Final = 0.2  # while the database cannot be reached
 _ORPHANS_INTERVAL_MS: Final = 10_000
 
@@ -64,6 +68,7 @@ class PostgresLogStore:
         reading_connections: int = READING_CONNECTIONS,
         tail_bytes: int = TAIL_BYTES,
         cleaner: CompactionSettings | None = None,
+        max_pending_bytes: int = PENDING_BYTES,
     ) -> None:
         """Without `cleaner` no log is compacted."""
         self._cluster = cluster
@@ -84,6 +89,7 @@ class PostgresLogStore:
         self._closing: dict[PostgresLog, bool | LogError] = {}  # saved, or why not
         self._orphans_at_ms = 0
         self.cache = ChunkCache()
+        self.backlog = UnflushedBytes(max_pending_bytes)
 
     # -- logs
 
@@ -122,6 +128,9 @@ class PostgresLogStore:
             keeper=self,
         )
         return log
+
+    def rounds(self, broker: Background, report: Report) -> SyncRounds:
+        return DatabaseRounds(self._rounds, broker, report)
 
     def _load(self, place: TopicPartition, leader_epoch: int) -> None:
         """Load a log, and those of its topic that are about to be opened too: in a few statements for all."""
@@ -341,6 +350,9 @@ class PostgresLogStore:
 
     def status(self) -> Sequence[LogDirStatus]:
         return [LogDirStatus(self._cluster.address.text, -1, -1, is_offline=False)]
+
+    def why_full(self) -> str:
+        return ""  # the database refuses what it has no room for
 
     def give_up(self) -> None:
         """Wait no longer for a database that cannot be reached: appends that are not durable by now fail."""

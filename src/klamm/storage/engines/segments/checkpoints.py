@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.protocol.errors import DecodeError
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.protocol.types import TopicPartition, id_from_text, id_to_text
 from klamm.storage.engines.segments.files import Files, overwrite, write_aside
 

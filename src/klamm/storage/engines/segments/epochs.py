@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.protocol.errors import DecodeError
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.storage.engines.segments.files import Files
 from klamm.storage.log import EpochEnd
 

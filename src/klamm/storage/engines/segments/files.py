@@ -11,13 +11,13 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
-from typing import Final, Protocol
-
-from klamm.protocol.named_tuple import NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 Chunk = bytes | bytearray | memoryview
 
 _SECTOR_BYTES: Final = 512  # what a disk writes as a whole
+_BLOCK_BYTES: Final = 512  # the unit of st_blocks, whatever the file system's blocks are
+_ALLOCATED_BYTES: Final = 1024 * 1024
 
 
 class DirectoryEntry(NamedTuple):
@@ -106,6 +106,14 @@ class Files(Protocol):
 
     def unshare(self, handle: int) -> bool:
         """Turn a shared lock into an exclusive one; False if another process shares it."""
+        ...
+
+    def allocate(self, path: str, size_bytes: int) -> None:
+        """Make a file this long, or leave it longer, with blocks on the disk that are its own."""
+        ...
+
+    def allocated(self, path: str) -> int:
+        """How many bytes of the disk a file has; 0 if it does not exist."""
         ...
 
     def disk_space(self, path: str) -> DiskSpace: ...
@@ -218,6 +226,23 @@ class OsFiles:
         except OSError:
             return False
         return True
+
+    def allocate(self, path: str, size_bytes: int) -> None:
+        handle = self.open(path, create=True)
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(handle, 0, size_bytes)
+            else:  # macOS; what can be compressed would take no room
+                for position in range(os.fstat(handle).st_size, size_bytes, _ALLOCATED_BYTES):
+                    os.pwrite(handle, os.urandom(min(_ALLOCATED_BYTES, size_bytes - position)), position)
+        finally:
+            os.close(handle)
+
+    def allocated(self, path: str) -> int:
+        try:
+            return os.stat(path).st_blocks * _BLOCK_BYTES
+        except FileNotFoundError:
+            return 0
 
     def disk_space(self, path: str) -> DiskSpace:
         status = os.statvfs(path)

@@ -15,17 +15,19 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from klamm.protocol.lazy_dataclass import dataclass
+from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.files import Files, remove_if_there
 from klamm.storage.engines.segments.journal_format import Entry, encode_frame
 from klamm.storage.engines.segments.journal_reading import JournalContent, JournaledBatch, read_journal
-from klamm.storage.log import JournalingLog
+from klamm.storage.log import EngineLog, LogError
 
 if TYPE_CHECKING:
+    from klamm.storage.durability import SyncTicket
     from klamm.storage.engines.segments.sync import SegmentSyncTicket
 
 _MAX_FILES: Final = 6  # two are in use, unless segments cannot be synced
@@ -46,7 +48,7 @@ class JournalSettings:
     round_bytes: int = 128 * 1024  # of one round, besides batches of logs that are always journaled
 
 
-class JournaledLog(JournalingLog, Protocol):
+class JournaledLog(EngineLog, Protocol):
     """A log that uses the journal."""
 
     is_always_journaled: bool  # whatever the size of its batches
@@ -112,13 +114,20 @@ class JournalFile:
 class JournalRound:
     """One frame that is on its way to the disk."""
 
-    __slots__ = ("_files", "_handle", "file", "sequence", "tickets")
+    __slots__ = ("_directories", "_files", "_handle", "file", "sequence", "tickets")
 
     def __init__(
-        self, files: Files, file: JournalFile, sequence: int, tickets: Sequence[SegmentSyncTicket]
+        self,
+        files: Files,
+        file: JournalFile,
+        sequence: int,
+        tickets: Sequence[SegmentSyncTicket],
+        directories: Sequence[str],
     ) -> None:
+        """`directories` have new names, without which the file is lost."""
         self._files = files
         self._handle = file.handle
+        self._directories = directories
         self.file = file
         self.sequence = sequence
         self.tickets = tickets
@@ -126,12 +135,19 @@ class JournalRound:
     def run(self) -> None:
         """Flush; blocks. Raises OSError when the disk fails."""
         self._files.sync(self._handle)
+        for directory in self._directories:
+            self._files.sync_directory(directory)
 
-    def files_only(self) -> Sequence[int]:
-        return [self._handle]
+    def files_only(self) -> Sequence[int] | None:
+        return None if self._directories else [self._handle]
 
     def keep_open(self) -> None:
         """The journal closes no file while a round is under way."""
+
+    def write_segments(self) -> None:
+        """Write the same to the logs' own files: in the turn of the loop that began the round."""
+        for ticket in self.tickets:
+            ticket.write_behind()
 
 
 class Journal:
@@ -167,6 +183,11 @@ class Journal:
         self._has_tail_to_cut = False  # behind the durable frames, after a failed round
         self._ends_file = False  # with the round that is under way
         self._has_directory = bool(self._full)
+        if self._has_directory:
+            # The last run may have ended before it did so: names that only this process sees are not durable.
+            files.sync_directory(self.directory)
+            files.sync_directory(log_directory)
+        self._new_names: dict[str, None] = {}  # directories with names that may not be on disk yet
         # Logs by topic and partition that are flushed by themselves, for tests that let one log's disk fail.
         self.leaves_out: Callable[[str, int], bool] | None = None
 
@@ -198,7 +219,7 @@ class Journal:
     def start_round(
         self,
         tickets: Sequence[SegmentSyncTicket],
-        after: Mapping[SegmentSyncTicket, Sequence[SegmentSyncTicket | None]] | None = None,
+        after: Mapping[SyncTicket, Sequence[SyncTicket | None]] | None = None,
     ) -> JournalRound | None:
         """Write what is new in some of these logs as one frame; None when their own files must be flushed.
 
@@ -211,7 +232,7 @@ class Journal:
         chosen = self._chosen(tickets)
         if after:
             # Nothing comes after something that itself comes after something.
-            included = set(chosen)
+            included: set[SyncTicket] = set(chosen)
             chosen = [each for each in chosen if included.issuperset(after.get(each, ()))]
         if not chosen or (file := self._with_room(chosen)) is None:
             return None
@@ -224,7 +245,7 @@ class Journal:
             self._cut_tail()
             return None
         self._sequence += 1
-        self._round = JournalRound(self._files, file, self._sequence, chosen)
+        self._round = JournalRound(self._files, file, self._sequence, chosen, list(self._new_names))
         for ticket in chosen:
             ticket.is_journaled = True
         return self._round
@@ -294,12 +315,18 @@ class Journal:
         slot = min(set(range(len(used) + 1)) - used)
         if not self._has_directory:
             self._files.make_directory(self.directory)
-            self._files.sync_directory(self._log_directory)
+            self._new_names[self._log_directory] = None
             self._has_directory = True
         file = JournalFile(slot, self._path(slot), 0, 0)
         file.handle = self._files.open(file.path, create=True)
-        self._files.sync_directory(self.directory)
+        self._new_names[self.directory] = None
         return file
+
+    def _sync(self, file: JournalFile) -> None:
+        self._files.sync(file.handle)
+        for directory in self._new_names:
+            self._files.sync_directory(directory)
+        self._new_names.clear()
 
     def _write(self, file: JournalFile, frame: bytes) -> None:
         """Write a frame behind the last one. Raises OSError."""
@@ -320,10 +347,6 @@ class Journal:
         file.allocated_bytes = max(file.allocated_bytes, position + written)
         file.written = end
 
-    def write_segments(self, started: JournalRound) -> None:
-        for ticket in started.tickets:
-            ticket.write_behind()
-
     def finish_round(self) -> None:
         """The frame is on disk: everything in it is durable."""
         finished, self._round = self._round, None
@@ -331,6 +354,7 @@ class Journal:
         file = finished.file
         file.end = file.written
         self._cuts.clear()
+        self._new_names.clear()
         for ticket in finished.tickets:
             assert ticket.log is not None
             file.logs[ticket.log] = ticket.end_offset
@@ -362,7 +386,7 @@ class Journal:
             if self._cuts:
                 self._sequence += 1
                 self._write(file, encode_frame(file.number, self._sequence, self._cuts))
-            self._files.sync(file.handle)
+            self._sync(file)
             file.end = file.written
         self._cuts.clear()
         self._has_tail_to_cut = False
@@ -382,7 +406,7 @@ class Journal:
         entry = Entry(log.topic, log.topic_id, log.partition, log.leader_epoch, to_offset, None)
         self._sequence += 1
         self._write(file, encode_frame(file.number, self._sequence, [entry]))
-        self._files.sync(file.handle)
+        self._sync(file)
         if self._round is None:
             file.end = file.written
         else:
@@ -391,16 +415,29 @@ class Journal:
             each.logs[log] = to_offset
 
     def forget(self, log: JournaledLog) -> None:
-        """A log is closed and its segments are synced, or it is deleted."""
+        """A log is deleted, or closed and on disk in its segments: nothing of it has to be kept."""
         for file in self._all():
             file.logs.pop(log, None)
+        if self._round is not None:
+            self._round.tickets = [ticket for ticket in self._round.tickets if ticket.log is not log]
+
+    def has(self, log: JournaledLog) -> bool:
+        """Whether it holds batches of a log that may not be on disk in the segments."""
+        is_in_round = self._round is not None and any(each.log is log for each in self._round.tickets)
+        return is_in_round or any(log in file.logs for file in self._all())
 
     def _all(self) -> list[JournalFile]:
         return [*self._full, *([self._active] if self._active is not None else [])]
 
-    def holds(self, log: JournaledLog) -> Sequence[JournaledBatch]:
-        """The batches of a log that is open. Reads the files again. Raises OSError."""
-        return self._read().of(log.topic, log.topic_id, log.partition)
+    def read_of(self, topic: str, topic_id: bytes, partition: int) -> Sequence[JournaledBatch]:
+        """The batches of a partition that this broker leads, or has led in this run.
+
+        Reads all files again. Raises OSError, and LogError when a frame is impossible.
+        """
+        try:
+            return self._read().of(topic, topic_id, partition)
+        except DecodeError as error:
+            raise LogError(ErrorCode.kafka_storage_error, f"reading the journal failed: {error}") from error
 
     # -- syncing segments
 

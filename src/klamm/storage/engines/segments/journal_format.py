@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from struct import Struct, error
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.protocol.errors import DecodeError
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.records.checksum import crc32c
 
 _MAGIC: Final = b"KJF1"

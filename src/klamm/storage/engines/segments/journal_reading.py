@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from threading import Lock
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from klamm.protocol.errors import DecodeError, ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass, field
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.records.batch import BatchHeader, iter_headers
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.files import Files

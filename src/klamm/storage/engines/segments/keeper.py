@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from klamm.storage.engines.segments.journal_reading import JournaledBatch
     from klamm.storage.engines.segments.log import SegmentLog
+    from klamm.storage.engines.segments.reserve import DiskReserve
 
 
 class LogKeeper(Protocol):
     """What a log needs from the store it belongs to."""
+
+    reserve: DiskReserve
 
     def recovery_point_fell(self, log: SegmentLog) -> None:
         """Lower a log's recovery point, durably, before the log is cut. Raises OSError."""

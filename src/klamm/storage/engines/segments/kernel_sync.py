@@ -21,9 +21,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from struct import Struct
-from typing import Any, Final, cast
-
-from klamm.protocol.named_tuple import NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 CAPACITY: Final = 256  # files that may be in flight at once
 

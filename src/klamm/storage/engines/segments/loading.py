@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
-from klamm.protocol.lazy_dataclass import dataclass, field
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.chain import SegmentChain
 from klamm.storage.engines.segments.epochs import LeaderEpochs

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from struct import Struct
 from typing import Final, cast
 
 from klamm.clock import Clock
-from klamm.protocol.errors import DecodeError, ErrorCode
-from klamm.records.batch import (
-    CONTROL_BIT,
-    LENGTH_AT,
-    LENGTH_OVERHEAD_BYTES,
-    LOG_APPEND_TIME_BIT,
-    BatchHeader,
-    parse_header,
-)
+from klamm.protocol.errors import ErrorCode
+from klamm.records.batch import LENGTH_AT, LOG_APPEND_TIME_BIT, BatchHeader
 from klamm.records.core import stamped
-from klamm.records.markers import EndMarker, decode_marker
+from klamm.records.markers import EndMarker
+from klamm.storage.durability import SyncTicket
 from klamm.storage.engines.segments.files import Chunk
 from klamm.storage.engines.segments.holding_back import HoldingBack
 from klamm.storage.engines.segments.journal import Journal
@@ -31,8 +25,9 @@ from klamm.storage.engines.segments.segment import Segment
 from klamm.storage.engines.segments.snapshots import restore
 from klamm.storage.engines.segments.sync import SegmentSyncTicket
 from klamm.storage.engines.segments.txn_index import AbortedEntry
-from klamm.storage.log import AppendOrigin, AppendResult, LogError, NotContinuedError, SyncTicket
-from klamm.storage.producer_state import KIND_BITS, MAX_SEQUENCE, ProducerEntry
+from klamm.storage.log import AppendOrigin, AppendResult, LogError
+from klamm.storage.producer_gate import refuse_too_large, sized_header
+from klamm.storage.producer_state import BatchSummary
 from klamm.storage.topic_config import TopicConfig
 
 _logger = logging.getLogger(__name__)
@@ -43,10 +38,6 @@ _OWN: Final = Struct(">i11xi8xq")  # length, last offset delta, largest timestam
 _LITTLE_BYTES: Final = 4096
 _MUCH_BYTES: Final = 64 * 1024
 _OF_CLIENT: Final = AppendOrigin.CLIENT  # an enum's member is looked up slowly
-# As `AppendResult(...)`, in half the time.
-_APPEND_RESULT: Final[Callable[[tuple[int, int, int, bool]], AppendResult]] = partial(
-    tuple.__new__, AppendResult
-)
 
 
 class SegmentLog(ReadableLog):
@@ -75,11 +66,13 @@ class SegmentLog(ReadableLog):
         self.leader_epoch = leader_epoch
         self._clock = clock
         self._keeper = keeper
+        self._reserve = keeper.reserve
         self._flush_on_commit = flush_on_commit
         self._journal = journal if flush_on_commit else None
         self.held_back = None if self._journal is None else HoldingBack(parts.chain)
         self.is_always_journaled = is_always_journaled
         self._has_tail_to_cut = False  # a failed write left bytes behind the end, or files to write again
+        self._is_let_go = False  # its files may be those of another log by now
         self._refusal: LogError | None = None  # why appends are rejected from now on
         self.cleaned_to: int | None = None  # the end of the last compaction
         self._epochs.assign(leader_epoch, self.log_end_offset)
@@ -99,50 +92,28 @@ class SegmentLog(ReadableLog):
         write_later: bool = False,
         must_continue: bool = False,
     ) -> AppendResult:
-        if header is None:
-            try:
-                header = parse_header(batch)
-            except DecodeError as error:
-                raise LogError(ErrorCode.corrupt_message, str(error)) from error
+        header = sized_header(batch, header)
         size_bytes = len(batch)
-        # In one step: every batch of every Produce comes through here.
-        (_, batch_length, _, _, _, attributes, delta, _, max_timestamp_ms, producer_id, producer_epoch,
-         base_sequence, _) = header  # fmt: skip
-        if batch_length + LENGTH_OVERHEAD_BYTES != size_bytes:
-            raise LogError(ErrorCode.corrupt_message, f"batch size in the header is not {size_bytes} bytes")
-        if self._refusal is not None or self._has_tail_to_cut:
+        if self._refusal is not None or self._has_tail_to_cut or self._reserve.is_full:
             self._make_appendable(header)
         base_offset = self.log_end_offset
-        last_offset = base_offset + delta
+        last_offset = base_offset + header.last_offset_delta
+        max_timestamp_ms = header.max_timestamp_ms
         config = self.config
         active = self._chain.active
         if active.must_roll(config, size_bytes, last_offset, max_timestamp_ms, now_ms):
             active = self._roll_for(header, size_bytes, now_ms)
         marker: EndMarker | None = None
-        producer: ProducerEntry | None = None
-        if producer_id >= 0:
-            known = self._producers.get(producer_id)
-            # `is_continued_by`, and below `add`, without the calls: they are half of what idempotence costs.
-            if (
-                known is not None
-                and base_sequence == known.next_sequence
-                and producer_epoch == known.epoch
-                and attributes & KIND_BITS == known.kind_bits
-            ):
-                producer = known
-            elif must_continue:
-                raise NotContinuedError
-            elif attributes & CONTROL_BIT:
-                marker = self._checked_marker(batch, header, marker_bumps_epoch)
-            elif (duplicate := self._producers.check(header, origin, guard)) is not None:
-                return AppendResult(
-                    duplicate.first_offset, duplicate.last_offset, duplicate.timestamp_ms, is_duplicate=True
-                )
+        if header.producer_id >= 0:
+            found = self._admit(batch, header, origin, marker_bumps_epoch, guard, must_continue)
+            if type(found) is BatchSummary:
+                return AppendResult(found.first_offset, found.last_offset, found.timestamp_ms, True)
+            marker = cast("EndMarker | None", found)
         # For a few bytes a copy is cheaper than a view.
         if size_bytes < _LITTLE_BYTES:
             chunks: list[Chunk] = [stamped(batch, base_offset, self.leader_epoch)]
         else:
-            stamp = _STAMP.pack(base_offset, batch_length, self.leader_epoch)
+            stamp = _STAMP.pack(base_offset, header.batch_length, self.leader_epoch)
             chunks = [stamp, memoryview(batch)[_STAMP_BYTES:]]
         try:
             active.append(
@@ -156,23 +127,26 @@ class SegmentLog(ReadableLog):
         except OSError as error:
             raise self._write_failed(header, error) from error
         self.log_end_offset = last_offset + 1
-        if producer is not None:
-            last_sequence = (base_sequence + delta) & MAX_SEQUENCE
-            producer.next_sequence = (last_sequence + 1) & MAX_SEQUENCE
-            producer.last_timestamp_ms = max_timestamp_ms
-            producer.batches.append((last_sequence, last_offset, delta, max_timestamp_ms))
-        elif producer_id >= 0:
-            self._remember(header, base_offset, marker)
+        if header.producer_id >= 0:
+            completed = self._appended(header, base_offset, marker)
+            if completed is not None and completed.is_aborted:
+                active.txn_index.add(AbortedEntry.of(completed))
         if not self._flush_on_commit:
             self._flushing.appended()
             self._raise_high_watermark(last_offset + 1, active, active.size_bytes)
-        append_time_ms = max_timestamp_ms if attributes & LOG_APPEND_TIME_BIT else -1
-        return _APPEND_RESULT((base_offset, last_offset, append_time_ms, False))
+        append_time_ms = max_timestamp_ms if header.attributes & LOG_APPEND_TIME_BIT else -1
+        return AppendResult(base_offset, last_offset, append_time_ms)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it takes nothing more until it is opened again."""
+        return self._refusal is not None
 
     def append_own(self, batch: bytes, now_ms: int) -> int:
         base_offset = self.log_end_offset
         _, delta, max_timestamp_ms = _OWN.unpack_from(batch, LENGTH_AT)
-        if self._flush_on_commit and self._refusal is None and not self._has_tail_to_cut:
+        is_refusing = self._refusal is not None or self._has_tail_to_cut or self._reserve.is_full
+        if self._flush_on_commit and not is_refusing:
             last_offset = base_offset + delta
             active = self._chain.active
             if active.append_pending(
@@ -187,22 +161,6 @@ class SegmentLog(ReadableLog):
         origin = AppendOrigin.COORDINATOR
         self.append(batch, now_ms, max_timestamp_ms, origin, write_later=True)
         return base_offset
-
-    def _checked_marker(
-        self, batch: bytes | bytearray | memoryview, header: BatchHeader, marker_bumps_epoch: bool
-    ) -> EndMarker | None:
-        try:
-            marker = decode_marker(batch)
-        except DecodeError as error:
-            raise LogError(ErrorCode.corrupt_message, str(error)) from error
-        if marker is not None:
-            self._producers.check_marker(header, marker, marker_bumps_epoch)
-        return marker
-
-    def _remember(self, header: BatchHeader, base_offset: int, marker: EndMarker | None) -> None:
-        completed = self._producers.update(header, base_offset, marker)
-        if completed is not None and completed.is_aborted:
-            self._chain.active.txn_index.add(AbortedEntry.of(completed))
 
     def _write_failed(self, header: BatchHeader, error: OSError) -> LogError:
         """A write failed, perhaps after some of its bytes: they must never become visible."""
@@ -220,6 +178,9 @@ class SegmentLog(ReadableLog):
         """Retry the cut and the writes that failed before; LogError when they fail again."""
         if self._refusal is not None:
             raise self._refusal
+        if self._reserve.is_full:
+            self._producers.refused(header)
+            raise LogError(ErrorCode.kafka_storage_error, self._reserve.why)
         try:
             self._chain.active.cut_tail()
             self._flushing.write_suspects(self._chain.files)
@@ -229,11 +190,7 @@ class SegmentLog(ReadableLog):
         self._has_tail_to_cut = False
 
     def _roll_for(self, header: BatchHeader, size_bytes: int, now_ms: int) -> Segment:
-        if size_bytes > self.config.segment_bytes:
-            raise LogError(
-                ErrorCode.record_list_too_large,
-                f"batch of {size_bytes} bytes exceeds segment.bytes={self.config.segment_bytes}",
-            )
+        refuse_too_large(size_bytes, self.config.segment_bytes)
         try:
             self.roll(now_ms)
         except OSError as error:
@@ -248,26 +205,10 @@ class SegmentLog(ReadableLog):
         self._chain.active.finish()
         self._chain.active.is_unsynced = True  # its indexes are dirty, even if its log is not
         self._snapshots.write(self.log_end_offset, self._producers)
-        self._flushing.take_along(self._snapshots.path(self.log_end_offset))
+        self._flushing.include_file(self._snapshots.path(self.log_end_offset))
         self._chain.add(self.log_end_offset, now_ms)
         self._flushing.names_changed(self.directory)
         _logger.info("%s-%d: rolled a segment at %d", self.topic, self.partition, self.log_end_offset)
-
-    # -- transactions that are to be confirmed
-
-    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        return self._producers.has_open_transaction(producer_id, producer_epoch)
-
-    def begin_verification(
-        self, producer_id: int, producer_epoch: int, sequence: int, begins_at_zero: bool
-    ) -> int:
-        return self._producers.begin_verification(producer_id, producer_epoch, sequence, begins_at_zero)
-
-    def is_verified(self, producer_id: int, guard: int) -> bool:
-        return self._producers.is_verified(producer_id, guard)
-
-    def end_verification(self, producer_id: int, guard: int) -> None:
-        self._producers.end_verification(producer_id, guard)
 
     # -- flushing
 
@@ -282,12 +223,12 @@ class SegmentLog(ReadableLog):
             return True
         return self._flushing.is_due(self.config, self._chain.active.base_offset, now_ms)
 
-    def start_sync(self) -> SyncTicket | None:
+    def start_sync(self) -> SegmentSyncTicket | None:
         if self._flushing.durable_offset >= self.log_end_offset or self._refusal is not None:
             return None
         return self._ticket(self._journal)
 
-    def start_segment_sync(self) -> SyncTicket | None:
+    def start_segment_sync(self) -> SegmentSyncTicket | None:
         if self._flushing.recovery_point >= self.log_end_offset or self._refusal is not None:
             return None
         try:
@@ -309,12 +250,18 @@ class SegmentLog(ReadableLog):
 
     def finish_sync(self, ticket: SyncTicket) -> None:
         assert isinstance(ticket, SegmentSyncTicket)
+        if self._is_let_go:
+            ticket.release()
+            return
         if self._flushing.finish(ticket, self._chain, self._epochs) and self._flush_on_commit:
             segment, position = self._flushing.durable_place
             self._raise_high_watermark(ticket.end_offset, segment, position)
 
     def fail_sync(self, ticket: SyncTicket) -> None:
         assert isinstance(ticket, SegmentSyncTicket)
+        if self._is_let_go:
+            ticket.release()
+            return
         if self._flushing.fail(ticket, self._epochs, self.directory) and self._refusal is None:
             self.truncate(self._flushing.durable_offset)
         try:
@@ -327,13 +274,7 @@ class SegmentLog(ReadableLog):
     # -- cutting
 
     def delete_records(self, before_offset: int) -> int:
-        if before_offset == -1:
-            before_offset = self.high_watermark
-        if not 0 <= before_offset <= self.high_watermark:
-            raise LogError(
-                ErrorCode.offset_out_of_range,
-                f"cannot delete records up to {before_offset}: the high watermark is {self.high_watermark}",
-            )
+        before_offset = self._deletable(before_offset)
         if before_offset > self._log_start:
             self._log_start = before_offset
             self._epochs.truncate_start(before_offset)
@@ -361,7 +302,7 @@ class SegmentLog(ReadableLog):
         # Before the cut, which makes this durable: a snapshot that survived would be of another history.
         self._snapshots.remove_outside(self._chain.segments[0].base_offset, to_offset)
         self.log_end_offset, dropped = self._chain.cut(to_offset, self._log_start, self._clock.now_ms())
-        self._flushing.cut(self.log_end_offset, self._chain.active)
+        self._flushing.cut(self.log_end_offset, self._chain)
         self._keeper.recovery_point_fell(self)
         self._has_tail_to_cut = self._flushing.has_suspects
         self._forget(dropped)
@@ -387,7 +328,7 @@ class SegmentLog(ReadableLog):
         paths = [path for segment in dropped for path in segment.paths()]
         self._keeper.remove_later(paths, self.config.file_delete_delay_ms)
 
-    def delete_old_segments(self, now_ms: int, timestamp_ms: int) -> int:
+    def delete_old_segments(self, now_ms: int, timestamp_ms: int, *, only_below_start: bool = False) -> int:
         deleted = 0
         while True:
             expired = expired_segments(
@@ -397,6 +338,7 @@ class SegmentLog(ReadableLog):
                 high_watermark=self.high_watermark,
                 log_end_offset=self.log_end_offset,
                 timestamp_ms=timestamp_ms,
+                only_below_start=only_below_start,
             )
             if not expired.segment_count:
                 return deleted
@@ -409,8 +351,9 @@ class SegmentLog(ReadableLog):
     def _delete_oldest(self, count: int, reason: str, now_ms: int) -> None:
         if count == len(self._chain.segments):
             self.roll(now_ms)
-        # The log start rises first: no reader may look up a segment that is about to be removed.
         new_start = self._chain.segments[count].base_offset
+        self._snapshots.require_durable(new_start)
+        # The log start rises first: no reader may look up a segment that is about to be removed.
         if new_start > self._log_start:
             self._log_start = new_start
             self._epochs.truncate_start(new_start)
@@ -480,18 +423,12 @@ class SegmentLog(ReadableLog):
             self._snapshots.write(self.log_end_offset, self._producers, sync=True)
 
     def abandon(self) -> None:
-        """Close without a flush: the log is deleted, or another broker's."""
+        """Close and write nothing: the log is deleted, or another broker's."""
         self._let_go("log is closed")
-
-    def sync_journaled(self) -> None:
-        """Sync the segments, if the journal holds what is not on disk in them; blocks. Raises OSError."""
-        if self._refusal is None and self.recovery_point < self._flushing.durable_offset:
-            ticket = self._ticket(None)
-            ticket.run()
-            self._flushing.finish(ticket, self._chain, self._epochs)
 
     def _let_go(self, reason: str) -> None:
         self._chain.close()
+        self._is_let_go = True
         self._refusal = LogError(ErrorCode.not_leader_or_follower, f"{self.topic}-{self.partition}: {reason}")
 
 

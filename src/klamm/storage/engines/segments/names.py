@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from klamm.protocol.named_tuple import NamedTuple
+from typing import Final, NamedTuple
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -94,6 +92,11 @@ def _renamed_directory(topic: str, partition: int, unique: bytes, suffix: str) -
 def journal_file(node_id: int, slot: int) -> str:
     """A file of a broker's journal."""
     return f"{node_id}-{slot}"
+
+
+def reserve_file(node_id: int) -> str:
+    """The file that keeps room free for a broker."""
+    return f"klamm.reserve.{node_id}"
 
 
 def parse_journal_file(name: str, node_id: int) -> int | None:

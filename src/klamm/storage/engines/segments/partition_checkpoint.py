@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from klamm.protocol.errors import DecodeError
-from klamm.protocol.lazy_dataclass import dataclass, field_names
 from klamm.protocol.types import ZERO_ID, TopicPartition, id_from_text, id_to_text
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.checkpoints import NumberedFile, OffsetCheckpoint, encode_offsets
@@ -57,7 +57,7 @@ class PartitionCheckpoint:
         return self.is_clean and leader_epoch - self.leader_epoch in (0, 1)
 
 
-_NUMBERS: Final = tuple(name for name in field_names(PartitionCheckpoint) if name != "topic_id")
+_NUMBERS: Final = tuple(each.name for each in fields(PartitionCheckpoint) if each.name != "topic_id")
 
 
 def encode_checkpoint(checkpoint: PartitionCheckpoint) -> bytes:
@@ -161,6 +161,11 @@ class PartitionCheckpoints:
         except DecodeError as error:
             _logger.warning("%s: ignoring damaged checkpoint: %s", self._path(place), error)
             return None
+
+    def last_epoch(self, place: TopicPartition) -> int:
+        """The epoch of the last leader; -1 when it is not known."""
+        left = self.read(place)
+        return -1 if left is None else left.leader_epoch
 
     def start_writing(self, place: TopicPartition, checkpoint: PartitionCheckpoint, *, sync: bool) -> Work:
         """Work that writes a partition's file. Raises OSError.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.lazy_dataclass import dataclass
+from klamm.storage.durability import HeldBack
 from klamm.storage.engines.segments.chain import SegmentChain
 from klamm.storage.engines.segments.epochs import LeaderEpochs
 from klamm.storage.engines.segments.lookup import find_max_timestamp, find_timestamp
@@ -17,12 +18,10 @@ from klamm.storage.engines.segments.sync import Flushing
 from klamm.storage.log import (
     AbortedTransaction,
     EpochEnd,
-    HeldBack,
     LogError,
-    ProducerStatus,
-    SyncRounds,
     TimestampedOffset,
 )
+from klamm.storage.producer_gate import ProducerGate
 from klamm.storage.producer_state import ProducerState
 
 
@@ -40,37 +39,23 @@ class LogParts:
     stray_snapshots: Sequence[str]  # paths of files that nothing needs any more
 
 
-class ReadableLog:
+class ReadableLog(ProducerGate):
     """A log's offsets and the ways to read it; what changes it is in `SegmentLog`."""
 
     def __init__(self, parts: LogParts) -> None:
-        self.on_change: Callable[[], None] = _nobody_listens
-        self.rounds: SyncRounds | None = None
+        super().__init__(
+            parts.producers, start_offset=parts.log_start_offset, end_offset=parts.log_end_offset
+        )
         self.held_back: HeldBack | None = None
         self._chain = parts.chain
         self._snapshots = parts.snapshots
         self._epochs = parts.epochs
-        self._producers = parts.producers
         self._flushing = parts.flushing
-        self._log_start = parts.log_start_offset
-        # Plain attributes, because every commit reads them; only this class writes them.
-        self.log_end_offset = parts.log_end_offset
-        # A log that was just loaded has no follower to wait for, and loading has flushed what it must.
-        self.high_watermark = parts.log_end_offset
         self._high_watermark_place = (self._chain.active, self._chain.active.size_bytes)
-        self._last_stable = parts.log_end_offset
 
     @property
     def directory(self) -> str:
         return self._chain.directory
-
-    @property
-    def log_start_offset(self) -> int:
-        return self._log_start
-
-    @property
-    def last_stable_offset(self) -> int:
-        return self._last_stable
 
     @property
     def recovery_point(self) -> int:
@@ -88,6 +73,10 @@ class ReadableLog:
     @property
     def is_dirty(self) -> bool:
         return self._flushing.durable_offset < self.log_end_offset
+
+    @property
+    def is_written(self) -> bool:
+        return self.held_back is None or not self.held_back.is_active
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -193,9 +182,6 @@ class ReadableLog:
     def end_of_epoch(self, leader_epoch: int) -> EpochEnd:
         return self._epochs.end_of(leader_epoch, self.log_end_offset)
 
-    def producers(self) -> Sequence[ProducerStatus]:
-        return self._producers.statuses()
-
     # -- what readers may see
 
     def _raise_high_watermark(self, offset: int, segment: Segment, position: int) -> None:
@@ -212,23 +198,7 @@ class ReadableLog:
             self._refresh_stable()
         self.on_change()
 
-    def _refresh_stable(self) -> None:
-        """Compute the last stable offset again, after something it depends on changed."""
-        producers = self._producers
-        if producers.completed:
-            producers.advance(self.high_watermark)
-        unstable_offset = producers.unstable_offset
-        if unstable_offset < 0 or unstable_offset >= self.high_watermark:
-            self._last_stable = self.high_watermark
-        else:
-            log_start = self._log_start
-            self._last_stable = unstable_offset if unstable_offset > log_start else log_start
-
 
 def storage_error(path: str, error: OSError) -> LogError:
     """The error for a disk that failed."""
     return LogError(ErrorCode.kafka_storage_error, f"{path}: {error}")
-
-
-def _nobody_listens() -> None:
-    """The listener until a broker sets one."""

@@ -7,10 +7,10 @@ event loop then opens it as a log that was closed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.lazy_dataclass import replace
 from klamm.protocol.types import TopicPartition
 from klamm.storage.engines.segments.files import Files
 from klamm.storage.engines.segments.handles import HandlePool

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.epochs import LeaderEpochs
 from klamm.storage.engines.segments.files import Files, remove_if_there

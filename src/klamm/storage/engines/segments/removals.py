@@ -35,12 +35,18 @@ class DelayedRemovals:
 
         self.add(delay_ms, remove)
 
-    def start(self, now_ms: int) -> Work | None:
-        """Work that does what is due; None when nothing is."""
-        due = [action for due_at_ms, action in self._waiting if due_at_ms <= now_ms]
+    def start(self, now_ms: int, *, all_of_them: bool = False) -> Work | None:
+        """Work that does what is due, or everything; None when there is nothing to do."""
+        due: list[Callable[[], None]] = []
+        waiting: list[tuple[int, Callable[[], None]]] = []
+        for due_at_ms, action in self._waiting:
+            if all_of_them or due_at_ms <= now_ms:
+                due.append(action)
+            else:
+                waiting.append((due_at_ms, action))
         if not due:
             return None
-        self._waiting = [(due_at_ms, action) for due_at_ms, action in self._waiting if due_at_ms > now_ms]
+        self._waiting = waiting
 
         def work() -> None:
             for action in due:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.storage.engines.segments.segment import Segment
 from klamm.storage.topic_config import TopicConfig
 
 
-class Expired(NamedTuple):
+class ExpiredSegments(NamedTuple):
     """How many of the oldest segments to delete, and why."""
 
     segment_count: int
@@ -24,7 +24,8 @@ def expired_segments(
     high_watermark: int,
     log_end_offset: int,
     timestamp_ms: int,
-) -> Expired:
+    only_below_start: bool = False,
+) -> ExpiredSegments:
     """How many of the oldest segments to delete, by the first rule that matches: log start, size, time.
 
     Never anything at or above the high watermark, and never an empty active segment.
@@ -46,12 +47,13 @@ def expired_segments(
 
     def is_below_start(index: int) -> bool:
         following = next_base(index)
-        return following is not None and following <= log_start_offset
+        # Unlike in Kafka the active one, too: all of its records are deleted, and it may be a gigabyte.
+        return (log_end_offset if following is None else following) <= log_start_offset
 
     if count := leading(is_below_start):
-        return Expired(count, f"below log start offset {log_start_offset}")
-    if not config.deletes_old_segments:
-        return Expired(0, "")
+        return ExpiredSegments(count, f"below log start offset {log_start_offset}")
+    if only_below_start or not config.deletes_old_segments:
+        return ExpiredSegments(0, "")
     if config.retention_bytes >= 0:
         excess = sum(segment.size_bytes for segment in segments) - config.retention_bytes
 
@@ -61,9 +63,9 @@ def expired_segments(
             return excess >= 0
 
         if count := leading(is_in_excess):
-            return Expired(count, f"log exceeds retention.bytes={config.retention_bytes}")
+            return ExpiredSegments(count, f"log exceeds retention.bytes={config.retention_bytes}")
     if config.retention_ms >= 0:
         oldest_ms = timestamp_ms - config.retention_ms
         if count := leading(lambda index: segments[index].age_timestamp_ms() < oldest_ms):
-            return Expired(count, f"older than retention.ms={config.retention_ms}")
-    return Expired(0, "")
+            return ExpiredSegments(count, f"older than retention.ms={config.retention_ms}")
+    return ExpiredSegments(0, "")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from klamm.protocol.errors import DecodeError, ErrorCode
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.records.batch import (
     HEADER_BYTES,
     LENGTH_OVERHEAD_BYTES,

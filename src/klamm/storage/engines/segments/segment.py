@@ -170,7 +170,7 @@ class Segment(IndexedFile):
         self._index(position, size_bytes, last_offset, max_timestamp_ms, config.index_interval_bytes)
         return True
 
-    def let_out(self, position: int) -> None:
+    def write_held_back(self, position: int) -> None:
         """What is held back below a position is durable in the journal: write it."""
         if self.held_from is not None and self.held_from < position:
             self.held_from = position

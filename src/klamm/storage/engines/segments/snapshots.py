@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.records.batch import CONTROL_BIT
@@ -12,7 +13,7 @@ from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.files import Files, remove_if_there
 from klamm.storage.engines.segments.scan import FoundBatch
 from klamm.storage.engines.segments.segment import Segment
-from klamm.storage.log import LogError
+from klamm.storage.log import LogError, MustLoadError
 from klamm.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from klamm.storage.producer_state import CompletedTransaction, ProducerEntry, ProducerState
 
@@ -26,6 +27,10 @@ class Snapshots:
         self._files = files
         self._directory = directory
         self._offsets = set(offsets)
+        # What a power cut may take: by offset, which writing it was. One found at a start may be cached.
+        self._unsynced: dict[int, object] = {offset: object() for offset in self._offsets}
+        self._synced: object = None  # the last of these that a thread has synced
+        self._failure: OSError | None = None  # of syncing one
 
     @property
     def offsets(self) -> Sequence[int]:
@@ -35,9 +40,39 @@ class Snapshots:
         return f"{self._directory}/{names.file_stem(offset)}{names.SNAPSHOT_SUFFIX}"
 
     def write(self, offset: int, state: ProducerState, *, sync: bool = False) -> None:
-        """Write a snapshot. Its checksum detects a torn one, so it need not be durable."""
+        """Write a snapshot. Its checksum detects a torn one, which the segments below it then replace."""
         self._files.write_file(self.path(offset), encode_snapshot(state), sync=sync)
         self._offsets.add(offset)
+        if sync or not len(state):
+            self._unsynced.pop(offset, None)
+        else:
+            self._unsynced[offset] = object()
+
+    def require_durable(self, offset: int) -> None:
+        """Raise MustLoadError until a snapshot, if there is one, survives a power cut; OSError if that fails.
+
+        Without it and the segments below it, producers would be unknown.
+        """
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        written = self._unsynced.get(offset)
+        if written is not None and written is not self._synced:
+            raise MustLoadError(partial(self._sync, offset, written))
+        self._unsynced.pop(offset, None)
+
+    def _sync(self, offset: int, written: object) -> None:
+        try:
+            handle = self._files.open(self.path(offset))
+            try:
+                self._files.sync(handle)
+            finally:
+                self._files.close(handle)
+            self._files.sync_directory(self._directory)
+        except OSError as error:
+            self._failure = error
+        else:
+            self._synced = written
 
     def has(self, offset: int) -> bool:
         return offset in self._offsets
@@ -58,13 +93,18 @@ class Snapshots:
         than the rest of a start.
         """
         strays = self._offsets - {*bases, max(self._offsets, default=0)}
-        self._offsets -= strays
+        self._forget(strays)
         return [self.path(offset) for offset in strays]
 
     def _remove(self, offsets: Iterable[int]) -> None:
         for offset in offsets:
             remove_if_there(self._files, self.path(offset))
+            self._forget([offset])
+
+    def _forget(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
             self._offsets.discard(offset)
+            self._unsynced.pop(offset, None)
 
     def newest(self, last_offset: int) -> tuple[int, list[ProducerEntry]] | None:
         """The newest readable snapshot at or below an offset; damaged ones on the way are removed."""
@@ -72,7 +112,7 @@ class Snapshots:
             try:
                 return offset, decode_snapshot(self._files.read_file(self.path(offset)))
             except FileNotFoundError:
-                self._offsets.discard(offset)
+                self._forget([offset])
             except DecodeError as error:
                 _logger.warning("removing damaged snapshot %s: %s", self.path(offset), error)
                 self._remove([offset])

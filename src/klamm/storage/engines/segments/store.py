@@ -6,15 +6,17 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Final
 
 from klamm.clock import Clock
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.lazy_dataclass import replace
 from klamm.protocol.types import ZERO_ID, TopicPartition, id_to_text
+from klamm.storage.durability import Background, Report, SyncRounds
 from klamm.storage.engines.segments import names
+from klamm.storage.engines.segments.abandoned import AbandonedLogs
 from klamm.storage.engines.segments.checkpoints import (
     MetaProperties,
     claim_directory,
@@ -43,7 +45,9 @@ from klamm.storage.engines.segments.partition_checkpoint import (
 )
 from klamm.storage.engines.segments.recoveries import Recoveries
 from klamm.storage.engines.segments.removals import DelayedRemovals
-from klamm.storage.log import LogDirStatus, LogError, PartitionLog, Work
+from klamm.storage.engines.segments.reserve import DiskReserve
+from klamm.storage.engines.segments.rounds import SegmentRounds
+from klamm.storage.log import EngineLog, LogDirStatus, LogError, Work
 from klamm.storage.topic_config import TopicConfig
 
 _logger = logging.getLogger(__name__)
@@ -68,6 +72,7 @@ class SegmentStore:
         producer_id_expiration_ms: int = _DAY_MS,
         journal: JournalSettings | None = None,
         run_all: RunAll = one_by_one,
+        reserve: DiskReserve | None = None,
     ) -> None:
         """Lock and claim a directory, and check how it was shut down.
 
@@ -76,7 +81,8 @@ class SegmentStore:
         ForeignDirectoryError, DecodeError or OSError: then the broker must not start on it.
         """
         self.directory = os.path.abspath(directory)
-        self.files: Files = files if files is not None else OsFiles()
+        self.reserve = reserve or DiskReserve(files or OsFiles(), self.directory, node_id, 0)
+        self.files: Files = self.reserve.files()
         self._clock = clock
         self._node_id = node_id
         self._flush_on_commit = flush_on_commit
@@ -152,6 +158,7 @@ class SegmentStore:
         self.journal = Journal(
             self.files, self.directory, self._node_id, settings or JournalSettings(), self._pool.limit // 4
         )
+        self._abandoned = AbandonedLogs(self.journal)
         self._other_journals = OtherJournals(self.files, self.journal.directory, self._node_id)
         for topic, topic_id, partition in self.journal.unreplayed:
             # Its topic id may be lost, and only its topic id: that file need not be durable.
@@ -160,14 +167,16 @@ class SegmentStore:
                 self.journal.replayed(topic, topic_id, partition)  # deleted in the meantime
 
     def leaders_changed(self) -> None:
-        """Brokers have stopped or died: what their journals hold is read again when it is needed."""
         self._other_journals.forget()
 
     def _left_in_journals(self, place: TopicPartition, topic_id: bytes) -> list[JournaledBatch]:
-        found = [
-            *self.journal.left_of(place.topic, topic_id, place.partition),
-            *self._other_journals.of(place.topic, topic_id, place.partition),
-        ]
+        """What journals hold of a log that is not open. Reads files; raises OSError and LogError."""
+        partition = place.topic, topic_id, place.partition
+        found = [*self._other_journals.of(*partition)]
+        # What this broker left in an earlier run; what it has written since, if it led the partition.
+        found += (
+            self.journal.read_of(*partition) if place in self._abandoned else self.journal.left_of(*partition)
+        )
         # Brokers that led it one after the other: the later ones have replayed what was left before.
         found.sort(key=lambda batch: (batch.header.leader_epoch, batch.header.base_offset))
         return found
@@ -192,7 +201,6 @@ class SegmentStore:
         return self.files.exists(self._path(names.partition_directory(topic, partition)))
 
     def topic_id_at(self, topic: str, partition: int) -> bytes | None:
-        """The topic id of the log in a partition's directory, unless no other broker can use it."""
         return None if self.is_alone else self._topic_of(topic, partition).likely_id
 
     def _topic_of(self, topic: str, partition: int) -> DirectoryTopic:
@@ -204,12 +212,8 @@ class SegmentStore:
 
     def open(
         self, topic: str, topic_id: bytes, partition: int, *, leader_epoch: int, config: TopicConfig
-    ) -> PartitionLog:
-        """Load or create a log and lead it at an epoch, which is recorded before the log is used.
-
-        Raises LogError(kafka_storage_error) when this log cannot be read; others are unaffected. In a shared
-        directory a log that must be recovered raises MustLoadError first: its broker has others to serve.
-        """
+    ) -> EngineLog:
+        """In a shared directory a log that must be recovered raises MustLoadError first."""
         place = TopicPartition(topic, partition)
         assert place not in self._logs, f"{place} is open already"
         self._broken.add(place)  # until it is open
@@ -224,12 +228,11 @@ class SegmentStore:
         self._logs[place] = log
         return log
 
+    def rounds(self, broker: Background, report: Report) -> SyncRounds:
+        return SegmentRounds(broker, report)
+
     def _load(
-        self,
-        place: TopicPartition,
-        topic_id: bytes,
-        leader_epoch: int,
-        config: TopicConfig,
+        self, place: TopicPartition, topic_id: bytes, leader_epoch: int, config: TopicConfig
     ) -> SegmentLog:
         directory = self._path(names.partition_directory(*place))
         left = self._checkpoints.read(place)
@@ -257,12 +260,13 @@ class SegmentStore:
         journaled = partial(self._left_in_journals, place, topic_id)
         if (repaired := self._recoveries.settings_after(place, settings)) is not None:
             settings = repaired
-        elif not settings.is_clean and not self.is_alone:
+        elif not settings.is_clean and (not self.is_alone or place in self._abandoned):
             raise self._recoveries.needed(place, directory, settings, journaled)
         elif not is_closed:
             settings = replace(settings, journaled=journaled())
         parts = load_parts(self.files, self._pool, directory, settings)
         self.journal.replayed(place.topic, topic_id, place.partition)
+        self._abandoned.replayed(place)
         if leader_epoch < parts.epochs.latest_epoch:
             raise LogError(
                 ErrorCode.fenced_leader_epoch,
@@ -274,7 +278,7 @@ class SegmentStore:
         if not is_ours or found.stored_id != topic_id:
             metadata_path = f"{directory}/{names.PARTITION_METADATA}"
             write_aside(self.files, metadata_path, encode_partition_metadata(topic_id), sync=False)
-            parts.flushing.take_along(metadata_path)
+            parts.flushing.include_file(metadata_path)
         self.remove_later(parts.stray_snapshots, config.file_delete_delay_ms)
         parts.producers.expire(self._clock.timestamp_ms(), self._producer_id_expiration_ms)
         log = SegmentLog(
@@ -308,13 +312,8 @@ class SegmentStore:
         """Close a log and write nothing: another broker leads it. What was not durable may be lost."""
         place = TopicPartition(topic, partition)
         if (log := self._logs.pop(place, None)) is not None:
-            try:
-                log.sync_journaled()
-                self.journal.forget(log)
-            except (LogError, OSError) as error:
-                # The journal keeps it: this broker's next start finds it there, or the new leader now.
-                _logger.error("%s: syncing the segments failed: %s", place, error)
             log.abandon()
+            self._abandoned.add(place, log)
         self._forget(place)
 
     def close_log(self, topic: str, partition: int) -> None:
@@ -331,8 +330,7 @@ class SegmentStore:
     def delete(self, topic: str, partition: int) -> None:
         """Remove a log at once; its files are deleted after `file.delete.delay.ms`."""
         place = TopicPartition(topic, partition)
-        delay_ms = TopicConfig().file_delete_delay_ms
-        topic_id = ZERO_ID
+        delay_ms, topic_id = TopicConfig().file_delete_delay_ms, ZERO_ID
         directory = self._path(names.partition_directory(topic, partition))
         if (log := self._logs.pop(place, None)) is not None:
             log.abandon()
@@ -391,7 +389,7 @@ class SegmentStore:
 
     def journaled(self, log: SegmentLog) -> Sequence[JournaledBatch]:
         """What the journal holds of a log. Raises OSError."""
-        return self.journal.holds(log)
+        return self.journal.read_of(log.topic, log.topic_id, log.partition)
 
     def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
         """Remove files once a delay has passed."""
@@ -427,12 +425,14 @@ class SegmentStore:
         return self._all_of(*changed)
 
     def _forget_replayed(self) -> None:
-        """Free this broker's journal of what it left in an earlier run, and a later leader has replayed."""
+        """Free this broker's journal of what it left of logs that a later leader has replayed, or deleted."""
         for topic, topic_id, partition in self.journal.unreplayed:
             left = self._checkpoints.read(TopicPartition(topic, partition))
             batches = self.journal.left_of(topic, topic_id, partition)
             if left is not None and left.leader_epoch > max(each.header.leader_epoch for each in batches):
                 self.journal.replayed(topic, topic_id, partition)
+        last_epoch = self._checkpoints.last_epoch
+        self._abandoned.free(lambda place: last_epoch(place) if self.holds(*place) else None)
 
     def start_saving_log_starts(self) -> Work:
         """Work that makes the current log starts durable."""
@@ -451,15 +451,14 @@ class SegmentStore:
         return work
 
     def start_housekeeping(self, now_ms: int) -> Work | None:
-        """Work that removes files whose delete delay has passed; None when there are none."""
-        return self._removals.start(now_ms)
+        """Work that removes files whose delete delay has passed, and looks how full the disk is; if any."""
+        return self.reserve.with_a_look(self._removals.start(now_ms, all_of_them=self.reserve.is_full))
 
     def status(self) -> Sequence[LogDirStatus]:
-        try:
-            space = self.files.disk_space(self.directory)
-        except OSError:
-            return [LogDirStatus(self.directory, -1, -1, is_offline=True)]
-        return [LogDirStatus(self.directory, space.total_bytes, space.usable_bytes, is_offline=False)]
+        return [self.reserve.status()]
+
+    def why_full(self) -> str:
+        return self.reserve.why_full()
 
     def close(self) -> None:
         """Flush and close every open log, write snapshots, checkpoints and the clean-shutdown marker."""
@@ -474,6 +473,8 @@ class SegmentStore:
             has_no_journal = self.journal.close()
             if self.is_alone or self.files.unshare(self._lock):
                 self._leave(has_no_journal)
+        except OSError as error:
+            _logger.error("%s: closing failed; the next start recovers it: %s", self.directory, error)
         finally:
             self.files.close(self._lock)
 

@@ -190,7 +190,7 @@ class Flushing:
         self._changes += 1
         self._directories[directory] = self._changes
 
-    def take_along(self, path: str) -> None:
+    def include_file(self, path: str) -> None:
         """A small file was written that the next flush must include."""
         self._changes += 1
         self._paths[path] = self._changes
@@ -211,13 +211,17 @@ class Flushing:
     def has_new_names(self) -> bool:
         return bool(self._paths or self._directories)
 
-    def cut(self, log_end_offset: int, active: Segment) -> None:
-        """The log was cut, durably: flushes still in flight are of another history."""
+    def cut(self, log_end_offset: int, chain: SegmentChain) -> None:
+        """The log was cut, durably: flushes still in flight are of another history.
+
+        A place at the end stays: it may be in the segment before the active one, which is empty then.
+        """
         self._generation += 1
-        if log_end_offset <= self.recovery_point:
-            self.recovery_point, self.recovery_place = log_end_offset, (active, active.size_bytes)
-        if log_end_offset <= self.durable_offset:
-            self.durable_offset, self.durable_place = log_end_offset, (active, active.size_bytes)
+        end = (chain.active, chain.active.size_bytes)
+        if log_end_offset < self.recovery_point or self.recovery_place[0] not in chain.segments:
+            self.recovery_point, self.recovery_place = log_end_offset, end
+        if log_end_offset < self.durable_offset or self.durable_place[0] not in chain.segments:
+            self.durable_offset, self.durable_place = log_end_offset, end
 
     def is_due(self, config: TopicConfig, active_base_offset: int, now_ms: int) -> bool:
         """Whether a flush is due by Kafka's rules: a roll, flush.messages, flush.ms."""
@@ -289,7 +293,7 @@ class Flushing:
             return False
         if ticket.is_journaled:
             segment, position = ticket.place
-            segment.let_out(position)
+            segment.write_held_back(position)
             return self._is_durable(ticket)
         for segment, size_bytes in zip(ticket.segments, ticket.sizes_bytes, strict=True):
             # A segment that was rolled in the meantime has unflushed indexes.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
-from klamm.protocol.named_tuple import NamedTuple
 from klamm.storage.engines.segments.files import Files
 from klamm.storage.engines.segments.offset_index import CorruptIndexError, cut_file, write_at
 from klamm.storage.producer_state import CompletedTransaction

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.client.consumer.fetch.fetch_session import FetchSession, SessionPart, Wanted
+from klamm.client.consumer.fetch.fetch_session import NodeFetchSession, SessionPart, Wanted
 from klamm.protocol.types import ZERO_ID, TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -22,7 +22,7 @@ def forgotten(part: SessionPart) -> list[tuple[bytes, list[int]]]:
 
 
 def test_the_first_request_is_full_and_the_next_ones_hold_what_changed() -> None:
-    session = FetchSession()
+    session = NodeFetchSession()
     first = session.build({A: wanted(ID_A), B: wanted(ID_B)})
     assert (first.session_id, first.session_epoch, sent(first)) == (0, 0, [("a", 0), ("b", 0)])
     session.answered(77)
@@ -34,14 +34,14 @@ def test_the_first_request_is_full_and_the_next_ones_hold_what_changed() -> None
 
 
 def test_what_is_not_wanted_any_more_is_forgotten() -> None:
-    session = FetchSession()
+    session = NodeFetchSession()
     session.build({A: wanted(ID_A), B: wanted(ID_B)})
     session.answered(77)
     assert forgotten(session.build({B: wanted(ID_B)})) == [(ID_A, [0])]
 
 
 def test_a_topic_that_was_made_anew_is_forgotten_by_its_old_id() -> None:
-    session = FetchSession()
+    session = NodeFetchSession()
     session.build({A: wanted(ID_A)})
     session.answered(77)
     part = session.build({A: wanted(ID_C)})
@@ -52,7 +52,7 @@ def test_a_topic_that_was_made_anew_is_forgotten_by_its_old_id() -> None:
 
 
 def test_a_broker_that_keeps_no_session_gets_everything_each_time() -> None:
-    session = FetchSession()
+    session = NodeFetchSession()
     for _ in range(2):
         part = session.build({A: wanted(ID_A)})
         assert (part.session_id, part.session_epoch, sent(part)) == (0, 0, [("a", 0)])
@@ -60,7 +60,7 @@ def test_a_broker_that_keeps_no_session_gets_everything_each_time() -> None:
 
 
 def test_a_session_that_is_replaced_lets_the_broker_drop_the_old_one() -> None:
-    session = FetchSession()
+    session = NodeFetchSession()
     session.build({A: wanted(ID_A)})
     session.answered(77)
     session.replace()
@@ -71,7 +71,7 @@ def test_a_session_that_is_replaced_lets_the_broker_drop_the_old_one() -> None:
 
 
 def test_a_topic_without_an_id_is_spoken_of_by_name_in_a_new_session() -> None:
-    session = FetchSession()
+    session = NodeFetchSession()
     session.build({A: wanted(ID_A)})
     session.answered(77)
     part = session.build({A: wanted(ID_A), B: wanted(ZERO_ID)})
@@ -81,7 +81,7 @@ def test_a_topic_without_an_id_is_spoken_of_by_name_in_a_new_session() -> None:
 
 
 def test_after_the_last_epoch_comes_the_first() -> None:
-    session = FetchSession()
+    session = NodeFetchSession()
     session.build({A: wanted(ID_A)})
     session.answered(77)
     session._next_epoch = 2**31 - 1

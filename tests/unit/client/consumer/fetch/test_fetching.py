@@ -38,7 +38,7 @@ def world() -> World:
     return world
 
 
-def a_reader(world: World, *assigned: TopicPartition, **settings: Any) -> Consumer:
+def a_reader(world: World, *assigned: TopicPartition, **settings: Any) -> Consumer[Any, Any]:
     consumer = world.consumer(**settings)
     consumer.assign(assigned or [T0])
     return consumer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.client.consumer.consumer import Consumer
+from klamm.client.consumer.group.membership import ConsumerMembership
 from klamm.errors import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -86,6 +87,7 @@ def test_a_late_answer_to_an_old_generations_heartbeat_is_ignored(world: World) 
     world.pass_time(BEAT_MS)
     (late,) = world.cluster.held[ApiKey.HEARTBEAT]
     membership = consumer._operations.engine.membership
+    assert isinstance(membership, ConsumerMembership)
     membership.generation = membership.generation._replace(generation_id=99)  # as if rejoined meanwhile
     world.cluster.reply(late, HeartbeatResponse(error_code=ErrorCode.unknown_member_id))
     consumer.poll(1)
@@ -102,6 +104,7 @@ def test_a_late_refusal_of_an_old_generations_commit_keeps_the_membership(world:
     world.pass_time(1)
     (late,) = world.cluster.held[ApiKey.OFFSET_COMMIT]
     membership = consumer._operations.engine.membership
+    assert isinstance(membership, ConsumerMembership)
     membership.generation = membership.generation._replace(generation_id=99)  # as if rejoined meanwhile
     refused = [OffsetCommitResponsePartition(0, ErrorCode.unknown_member_id)]
     topics = [OffsetCommitResponseTopic(name="t", partitions=refused)]

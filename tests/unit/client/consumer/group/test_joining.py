@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.client.assignors import COOPERATIVE, Assignment, Assignor, ClusterView, GroupView
+from klamm.assignors import COOPERATIVE, Assignment, Assignor, ClusterView, GroupView
 from klamm.client.consumer.consumer import Consumer
 from klamm.config import ConfigError
 from klamm.errors import (
@@ -70,6 +70,30 @@ def test_the_first_join_asks_for_an_id_and_joins_with_it(world: World) -> None:
     assert (first.member_id, second.member_id) == ("", "member-1")
     assert heard.calls == [("assigned", ALL)]
     assert consumer.group_metadata().member_id == "member-1"
+
+
+def test_the_outcome_of_a_join_is_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "klamm")
+    consumer, _ = a_member(world)
+    consumer.poll(1)
+    consumer.poll(1)
+    lines = [line for line in caplog.messages if "assigned" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("group g: generation 1 joined in ")
+    assert lines[0].endswith(": assigned t-0, t-1")
+    assert caplog.messages.count("joining group g: first join") == 1
+    a_member(world)[0].poll(1)
+    consumer.poll(1)
+    assert any(line.endswith(": assigned t-0, revoked t-1") for line in caplog.messages), caplog.messages
+
+
+def test_a_clean_end_logs_no_failure(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    consumer, _ = a_member(world)
+    consumer.poll(1)
+    caplog.set_level("INFO", "klamm")
+    caplog.clear()
+    consumer.close()
+    assert [line for line in caplog.messages if "closed" in line or "failed" in line] == []
 
 
 def test_a_join_says_what_it_wants_and_why(world: World) -> None:

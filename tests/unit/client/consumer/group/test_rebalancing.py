@@ -6,6 +6,7 @@ import pytest
 
 from klamm.client.consumer.consumer import Consumer
 from klamm.client.consumer.group.listener import StatefulListener
+from klamm.client.consumer.group.rebalance_log import Rebalance
 from klamm.errors import RebalanceListenerError, WakeupError
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -300,3 +301,14 @@ def test_asking_for_a_position_inside_a_callback_does_not_end_the_poll_around_it
     heard.do["assigned"] = lambda _partitions: seen.append(consumer.position(ALL[0]))
     assert [record.value for record in consumer.poll(1)] == [b"x"]
     assert seen == [0]
+
+
+def test_a_rebalance_is_shown_with_its_cause_its_duration_and_what_moved() -> None:
+    entry = Rebalance("first join", 0, [("join", 10), ("", 13)])
+    assert repr(entry) == "<Rebalance (first join): running, no generation yet, 3 ms>"
+    entry.generation_id, entry.gained, entry.outcome = (
+        2,
+        [TopicPartition("t", 0), TopicPartition("t", 1)],
+        "done",
+    )
+    assert repr(entry) == "<Rebalance (first join): done, generation 2, 3 ms, gained t-0, t-1>"

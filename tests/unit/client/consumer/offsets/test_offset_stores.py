@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from klamm.client.consumer.offsets.positions import Committed
+from klamm.client.committed import Committed
 from klamm.client.consumer.offsets.stores import FileOffsetStore, OffsetStore, SqliteOffsetStore
 from klamm.config import ConfigError
 from klamm.protocol.api import ApiKey

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from klamm.client.consumer.offsets.positions import Committed
+from klamm.client.committed import Committed
 from klamm.errors import (
     LogTruncationError,
     NoOffsetForPartitionError,
@@ -264,11 +264,16 @@ def test_edges_and_times_of_partitions_that_are_not_assigned(world: World) -> No
 
 def test_lag_is_known_after_a_fetch(world: World) -> None:
     consumer = world.consumer(max_poll_records=2)
+    assert consumer.metrics()["records_lag"] is None  # nothing is assigned, so that nothing is read
     consumer.assign([T0])
     assert consumer.lag(T0) is None
+    assert consumer.metrics()["records_lag"] is None
+    assert consumer.metrics()["records_lag_max"] is None
+    assert consumer.metrics()["partitions_without_lag"] == 1
     consumer.poll(1)
     assert consumer.lag(T0) == 3
     assert consumer.metrics()["records_lag"] == 3
+    assert consumer.metrics()["partitions_without_lag"] == 0
 
 
 def test_partitions_of_a_topic_can_be_asked_for(world: World) -> None:

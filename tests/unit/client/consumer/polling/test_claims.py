@@ -13,6 +13,7 @@ from klamm.client.consumer.polling.claims import ThreadClaim
 from klamm.client.consumer.polling.hosts import run_blocking
 from klamm.config import ConfigError
 from klamm.errors import ConcurrentAccessError, IllegalStateError, WakeupError
+from klamm.protocol.api import ApiKey
 from klamm.protocol.types import TopicPartition
 from unit.client.consumer.world import World
 
@@ -75,14 +76,30 @@ def test_closing_is_not_woken() -> None:
     consumer.poll(1)
     consumer.wakeup()
     consumer.close()
+    assert world.cluster.requests(ApiKey.LEAVE_GROUP)
+
+
+def another_thread_may_enter(claim: ThreadClaim) -> bool:
+    entered: list[bool] = []
+
+    def enter() -> None:
+        try:
+            with claim:
+                entered.append(True)
+        except ConcurrentAccessError:
+            entered.append(False)
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    return entered[0]
 
 
 def test_the_same_thread_may_enter_again() -> None:
     claim = ThreadClaim()
     with claim, claim:
-        pass
-    with claim:
-        pass
+        assert not another_thread_may_enter(claim)
+    assert another_thread_may_enter(claim)
 
 
 def test_a_forked_child_is_told_to_make_its_own(consumer: Consumer) -> None:
@@ -107,7 +124,7 @@ def test_a_constructor_that_fails_leaves_no_thread_behind() -> None:
     with pytest.raises(Exception, match=r"group\.id"):
         Consumer("t", bootstrap_servers=NOWHERE)
     with pytest.raises(ConfigError, match=r"group\.id"):
-        Consumer(bootstrap_servers=NOWHERE, grp_id="x")
+        Consumer(bootstrap_servers=NOWHERE, grp_id="x")  # type: ignore[call-arg]  # on purpose
     assert threading.active_count() == before
 
 

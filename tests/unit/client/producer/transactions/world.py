@@ -6,9 +6,9 @@ from collections import defaultdict, deque
 from collections.abc import Coroutine
 from typing import Any
 
-from klamm.client.assignors.base import GroupMetadata
+from klamm.assignors.base import GroupMetadata
 from klamm.client.calls import Calls, RetryPolicy
-from klamm.client.consumer.offsets.positions import Committed
+from klamm.client.committed import Committed
 from klamm.client.producer.sender import Sender
 from klamm.client.producer.transactions.manager import TransactionManager
 from klamm.client.producer.transactions.states import ProducerPhase
@@ -65,7 +65,9 @@ class TransactionWorld(World):
         self.manager = TransactionManager(
             self.core, calls, "orders-1", 60_000, is_two_phase=self.settings.is_two_phase
         )
-        return Sender(self.core, self.settings, self.accumulator, self.manager)
+        return Sender(
+            self.core, self.settings, self.accumulator, self.manager, choose=lambda topic, key, value: None
+        )
 
     def refuse(self, api_key: ApiKey, *error_codes: int) -> None:
         self.refusals[api_key].extend(error_codes)

@@ -9,6 +9,7 @@ from klamm.coordinator.group.config import GroupConfig
 from klamm.coordinator.group.events import GroupRemoved, OffsetsRemoved
 from klamm.coordinator.group.offsets import expiry
 from klamm.coordinator.group.remembered import GroupForgotten, OffsetForgotten
+from klamm.coordinator.runtime import dividing
 from klamm.protocol.errors import ErrorCode
 from unit.coordinator.asking import subscription
 from unit.coordinator.driver import World
@@ -119,7 +120,7 @@ def test_what_cannot_be_written_expires_with_the_next_pass() -> None:
 
 
 def test_a_pass_over_many_groups_goes_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "OFFSETS_AT_A_TIME", 4)
+    monkeypatch.setattr(expiry, "OFFSETS_AT_A_TIME", 2 * (expiry.GROUP_COST + 1))
     world = World(QUICK)
     for number in range(10):
         world.commit({("t", 0): 1}, group=f"g{number}")
@@ -132,10 +133,10 @@ def test_a_pass_over_many_groups_goes_in_steps(monkeypatch: pytest.MonkeyPatch) 
     assert world.listed() == {}
 
 
-def test_a_thousand_tombstones_and_more_go_in_several_batches() -> None:
+def test_more_tombstones_than_fit_in_a_batch_go_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dividing, "RECORDS_AT_ONCE", 5)
     world = World(QUICK)
-    for number in range(150):
-        world.commit({("t", partition): 1 for partition in range(8)}, group=f"g{number}")
+    world.commit({("t", partition): 1 for partition in range(8)})
     written = len(world.log.batches)
     world.clock.advance(RETENTION_MS)
     world.shard.tick(world.context(), limit=1)

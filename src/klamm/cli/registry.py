@@ -1,0 +1,61 @@
+"""`klamm registry`: a schema registry on a cluster."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Annotated
+
+import typer
+
+from klamm.cli.cluster import DEFAULT_BOOTSTRAP, Bootstrap, clear_errors
+from klamm.cli.failures import FAILED, MISUSED, fail
+from klamm.cli.output import echo
+from klamm.cli.profiles import profile_settings
+from klamm.extras import install_command
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+DEFAULT_LISTEN = "127.0.0.1:8081"
+
+
+@app.command()
+def registry(
+    listen: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="The address to serve HTTP on; port 0 chooses a free port."),
+    ] = DEFAULT_LISTEN,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Serve schemas of Avro, JSON Schema and Protobuf over Confluent's REST API, until a signal.
+
+    Serializers of confluent-kafka, Java and Spark use it as they use Confluent's. Schemas are in the topic
+    _schemas of the cluster, klamm or Apache Kafka, in Confluent's format; several registries may share it.
+    Whoever reaches the port may register and delete schemas: there is no access control.
+
+    \b
+      klamm registry -b 127.0.0.1:9092
+      curl http://127.0.0.1:8081/subjects
+    """
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        fail(f"invalid value {listen} for --listen: expected HOST:PORT", MISUSED)
+    try:
+        from klamm.registry.server import RegistryServer  # noqa: PLC0415 - an extra, told when it is missing
+    except ModuleNotFoundError as error:
+        fail(f"the registry needs {error.name}, which is not installed: {install_command('registry')}")
+    from klamm.cli.serve import log_to_stderr, stop_on_signals  # noqa: PLC0415 - only this command serves
+    from klamm.registry.model import RegistryError  # noqa: PLC0415 - as above
+
+    log_to_stderr()
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    settings = {**profile_settings(), "bootstrap.servers": bootstrap}
+    stop = threading.Event()
+    stop_on_signals(stop)
+    try:
+        with clear_errors(), RegistryServer(settings, host=host.strip("[]"), port=int(port)) as server:
+            echo(f"klamm registry listening on {server.url}, schemas in topic _schemas of {bootstrap}")
+            stop.wait()
+    except RegistryError as error:
+        fail(error, FAILED)
+    except OSError as error:
+        fail(f"cannot listen on {listen}: {error.strerror or error}", FAILED)

@@ -1,0 +1,1 @@
+"""What any cluster tells about groups, gathered for `klamm.groups.diagnosis`."""

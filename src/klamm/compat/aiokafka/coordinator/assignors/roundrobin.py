@@ -1,0 +1,7 @@
+"""aiokafka's `roundrobin` assignor."""
+
+from __future__ import annotations
+
+from klamm.compat.assignors import RoundRobinPartitionAssignor
+
+__all__ = ["RoundRobinPartitionAssignor"]

@@ -1,0 +1,1 @@
+"""Where aiokafka has its `sticky` assignor."""

@@ -1,0 +1,97 @@
+"""What programs for kafka-python and aiokafka pass and get: listeners, offsets, partitioners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from klamm.client.committed import Committed
+from klamm.client.consumer.group.listener import RebalanceListener
+from klamm.client.consumer.offsets.lookup import FoundOffset
+from klamm.protocol.types import TopicPartition
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """An offset found by time."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
+
+
+class ConsumerRebalanceListener:
+    """Override what you care about; the methods may be coroutines in aiokafka's programs."""
+
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> Any:
+        """Called before partitions are revoked."""
+
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> Any:
+        """Called after partitions are assigned."""
+
+
+class ForeignListener(RebalanceListener):
+    """Calls a listener of the other libraries."""
+
+    def __init__(self, listener: Any) -> None:
+        self._listener = listener
+
+    def on_revoked(self, partitions: list[TopicPartition]) -> Any:
+        return self._listener.on_partitions_revoked(partitions)
+
+    def on_assigned(self, partitions: list[TopicPartition]) -> Any:
+        return self._listener.on_partitions_assigned(partitions)
+
+    def on_lost(self, partitions: list[TopicPartition]) -> Any:
+        lost = getattr(self._listener, "on_partitions_lost", None)
+        return self.on_revoked(partitions) if lost is None else lost(partitions)
+
+
+def adapted_listener(listener: Any) -> RebalanceListener | None:
+    """klamm's kind of listener, made of theirs."""
+    if listener is None or isinstance(listener, RebalanceListener):
+        return listener
+    return ForeignListener(listener)
+
+
+def committable(offsets: Mapping[TopicPartition, Any] | None) -> dict[TopicPartition, Any] | None:
+    """Offsets to commit, from numbers, pairs and OffsetAndMetadata (offset, metadata, leader epoch)."""
+    if offsets is None:
+        return None
+    found: dict[TopicPartition, Any] = {}
+    for partition, item in offsets.items():
+        if isinstance(item, tuple) and not isinstance(item, Committed):
+            offset, metadata, epoch = (*item, *("", -1)[len(item) - 1 :])[:3]
+            found[partition] = Committed(offset, epoch, metadata or "")
+        else:
+            found[partition] = item
+    return found
+
+
+def found_by_time(
+    found: Mapping[TopicPartition, FoundOffset | None],
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    """Answers to `offsets_for_times`."""
+    return {
+        key: None if item is None else OffsetAndTimestamp(item.offset, item.timestamp_ms, item.leader_epoch)
+        for key, item in found.items()
+    }
+
+
+def new_partitions(
+    topics: Iterable[str], known: Mapping[str, Any], assigned: set[TopicPartition]
+) -> list[TopicPartition]:
+    """Partitions of topics that a consumer without a group does not read yet."""
+    listed = [
+        TopicPartition(name, number) for name in topics if name in known for number in known[name].partitions
+    ]
+    return [partition for partition in listed if partition not in assigned]
+
+
+def own_partitioner(partitioner: Any) -> Any:
+    """kafka-python's partitioners take the key, all partitions and the available ones."""
+
+    def choose(topic: str, key: bytes | None, value: bytes | None, partitions: int) -> int:
+        numbers = list(range(partitions))
+        return int(partitioner(key, numbers, numbers))
+
+    return choose

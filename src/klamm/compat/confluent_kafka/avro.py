@@ -1,0 +1,5 @@
+"""Refused: an import says what to use instead."""
+
+from klamm.compat.refusals import refuses
+
+refuses("confluent_kafka")("avro")

@@ -1,0 +1,1 @@
+"""Where kafka-python has its assignors."""

@@ -1,1 +1,0 @@
-cpdef tuple screen_metadata(object asked, object max_units)

@@ -1,0 +1,1 @@
+"""What is wrong with a group: rules over a snapshot, in order; the first one that applies is the verdict."""

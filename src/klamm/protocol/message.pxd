@@ -1,6 +1,0 @@
-cdef class Message:
-    pass
-
-
-cdef class Request(Message):
-    pass

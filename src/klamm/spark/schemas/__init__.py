@@ -1,0 +1,1 @@
+"""Values with schemas of a registry as columns: Avro, JSON Schema and Protobuf, without jars."""

@@ -1,0 +1,107 @@
+"""Spark's source and sink on a secured cluster, with the connector's options; no secret is shown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from klamm.testing import SecureBroker
+
+MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+AT_ONCE_S = 30.0  # with Python workers that start; every time-out of a client is longer
+ROWS = 20
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[SecureBroker]:
+    with SecureBroker(clock="system") as broker:
+        broker.client("alice")
+        broker.allow("alice", "read", "write", topic="t-", prefixed=True)
+        broker.allow("alice", "all", group="*")
+        broker.allow("alice", "all", transactional_id="*")
+        for name in ("t-in", "t-out", "t-wrong"):
+            broker.create_topic(name, 2)
+        yield broker
+
+
+def options(broker: SecureBroker, folder: Path, password: str | None = None) -> dict[str, str]:
+    ca = folder / "ca.pem"
+    ca.write_text(broker.ca_pem)
+    secret = password or broker.client("alice")["sasl.password"]
+    return {
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.ssl.truststore.location": str(ca),
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": f'{MODULE} required username="alice" password="{secret}";',
+    }
+
+
+def plans(frame: Any) -> str:
+    """What the pages of Spark's UI show of a query."""
+    execution = frame._jdf.queryExecution()
+    return "\n".join([execution.toString(), execution.stringWithStats(), execution.logical().toString()])
+
+
+def of_the_ui(spark: SparkSession) -> list[str]:
+    """What the page SQL tells of all queries."""
+    listed = spark._jsparkSession.sharedState().statusStore().executionsList()
+    found = [listed.apply(number) for number in range(listed.size())]
+    assert found
+    return [str(text) for each in found for text in (each.physicalPlanDescription(), each.description())]
+
+
+def test_batches_and_queries_work_and_show_no_secret(
+    spark: SparkSession, broker: SecureBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    given, secret = options(broker, tmp_path), broker.client("alice")["sasl.password"]
+    rows = spark.range(ROWS).selectExpr("cast(id as string) as value")
+    rows.write.format("klamm").mode("append").options(**given, topic="t-in").save()
+    read = spark.read.format("klamm").options(**given, subscribe="t-in").load()
+    assert {bytes(row.value) for row in read.collect()} == {b"%d" % number for number in range(ROWS)}
+    stream = spark.readStream.format("klamm").options(**given, subscribe="t-in", startingOffsets="earliest")
+    frame = stream.load()
+    query = (
+        frame.selectExpr("value")
+        .writeStream.format("klamm")
+        .options(**given, topic="t-out", checkpointLocation=str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(90)
+    assert len(broker.records("t-out")) == ROWS
+    seen = [plans(read), plans(frame), str(query.lastProgress), repr(read), repr(query)]
+    seen.append(query._jsq.toString())
+    read.explain(extended=True)
+    seen += capfd.readouterr()
+    seen += of_the_ui(spark)
+    files = [file for file in (tmp_path / "checkpoint").rglob("*") if file.is_file()]
+    kept = [file.read_text(errors="replace") for file in files]
+    assert kept
+    assert [text for text in (*seen, *kept) if secret in text] == []
+
+
+def test_a_wrong_password_fails_at_once_and_is_not_in_the_error(
+    spark: SparkSession, broker: SecureBroker, tmp_path: Path
+) -> None:
+    given = options(broker, tmp_path, "wrong-but-secret")
+    rows = spark.range(2).selectExpr("cast(id as string) as value")
+
+    def read() -> None:
+        spark.read.format("klamm").options(**given, subscribe="t-in").load().collect()
+
+    def write() -> None:
+        rows.write.format("klamm").mode("append").options(**given, topic="t-wrong").save()
+
+    for run in (read, write):
+        began = time.monotonic()
+        with pytest.raises(Exception, match="SCRAM-SHA-512: user alice") as raised:
+            run()
+        assert time.monotonic() - began < AT_ONCE_S
+        assert "wrong-but-secret" not in str(raised.value)

@@ -1,0 +1,130 @@
+"""Whatever is passed to a consumer or a producer, an error says why, and the client works afterwards."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import klamm
+from klamm import Committed, Consumer, KlammError, Producer, TopicPartition
+
+PLACE: Final = TopicPartition("t", 0)
+NUMBERS: Final = st.sampled_from([0, 1, -1, -2, 2**31, 2**63, 2**64, -(2**63) - 1, 1.5, float("nan"), True])
+TEXTS: Final = st.sampled_from(["t", "", " ", "nosuch", "bad name", "\ud800", "\0", "é" * 300])
+PLAIN: Final = st.one_of(st.none(), TEXTS, NUMBERS, st.sampled_from([b"", b"x", object(), int, len]))
+PLACES: Final = st.one_of(
+    st.just(PLACE), st.builds(TopicPartition, PLAIN, PLAIN), st.tuples(PLAIN, PLAIN), PLAIN
+)
+OFFSETS: Final = st.one_of(
+    PLAIN,
+    st.builds(Committed, PLAIN, PLAIN, PLAIN),
+    st.tuples(PLAIN, PLAIN),
+    st.tuples(PLAIN, PLAIN, PLAIN, PLAIN),
+)
+HASHABLE: Final = PLACES.filter(lambda value: not isinstance(value, float))
+VALUES: Final = st.one_of(
+    PLAIN,
+    PLACES,
+    st.lists(PLACES, max_size=2),
+    st.lists(PLAIN, max_size=2),
+    st.dictionaries(HASHABLE, OFFSETS, max_size=2),
+    st.dictionaries(st.just(PLACE), OFFSETS, min_size=1),
+)
+TIMEOUTS: Final = st.sampled_from([0, 0.02, 0.02, 0.02, -1, "1", True, float("nan")])
+# They end the client or its next call, or are no calls.
+LEFT_OUT: Final = ("close", "stop", "finish", "wakeup", "keepalive")
+
+
+def calls_of(kind: type) -> list[str]:
+    found = inspect.getmembers(kind, inspect.isfunction)
+    return [name for name, _ in found if not name.startswith("_") and name not in LEFT_OUT]
+
+
+def arguments_of(method: Any) -> st.SearchStrategy[dict[str, Any]]:
+    required: dict[str, st.SearchStrategy[Any]] = {}
+    optional: dict[str, st.SearchStrategy[Any]] = {}
+    for item in inspect.signature(method).parameters.values():
+        if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD):
+            continue
+        if item.name in ("timeout", "timeout_ms"):
+            required[item.name] = TIMEOUTS
+        elif item.default is item.empty:
+            required[item.name] = VALUES
+        else:
+            optional[item.name] = VALUES
+    return st.fixed_dictionaries(required, optional=optional)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[klamm.Broker]:
+    with klamm.Broker() as broker, klamm.Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.create_topics({"t": 1})
+        yield broker
+
+
+def call_with_anything(client: Any, name: str) -> None:
+    """Call a method again and again; the client's thread must survive each of the calls."""
+
+    @settings(
+        max_examples=80,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        derandomize=True,
+    )
+    @given(arguments_of(getattr(client, name)))
+    def survives(arguments: Mapping[str, Any]) -> None:
+        with suppress(KlammError, TypeError, ValueError):  # they say why
+            getattr(client, name)(**arguments)
+        ended = [each for each in client.health().problems if "thread" in each]
+        assert not ended, (name, arguments)
+
+    survives()
+
+
+def commit(consumer: Consumer) -> None:
+    """Callbacks of earlier calls run here, too: each that cannot be called with a result raises once."""
+    for _ in range(100):
+        with suppress(TypeError):
+            return consumer.commit({PLACE: 0})
+
+
+@pytest.mark.parametrize("name", calls_of(Consumer))
+def test_a_consumer_survives_any_argument(broker: klamm.Broker, name: str) -> None:
+    consumer = Consumer(bootstrap_servers=broker.bootstrap, group_id="g")
+    call_with_anything(consumer, name)
+    consumer.unsubscribe()
+    consumer.assign([PLACE])
+    consumer.seek_to_end(PLACE)
+    commit(consumer)
+    assert consumer.committed([PLACE]) == {PLACE: Committed(0)}
+    consumer.close()
+
+
+def test_an_infinite_timeout_is_a_long_one(broker: klamm.Broker) -> None:
+    with Consumer(bootstrap_servers=broker.bootstrap) as consumer:
+        assert consumer.end_offsets([PLACE], timeout=float("inf")).keys() == {PLACE}
+
+
+@pytest.mark.parametrize("name", calls_of(Producer))
+@pytest.mark.parametrize("is_transactional", [False, True], ids=["plain", "transactional"])
+def test_a_producer_survives_any_argument(broker: klamm.Broker, name: str, is_transactional: bool) -> None:
+    more: dict[str, Any] = {"transactional.id": f"any-{name}"}
+    if not is_transactional:
+        more = {"max.block.ms": 100, "delivery.timeout.ms": 300, "request.timeout.ms": 200}
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0, **more})
+    if is_transactional:
+        producer.init_transactions()
+        producer.begin_transaction()
+    call_with_anything(producer, name)
+    assert producer.list_topics("t", timeout=10).keys() == {"t"}
+    try:
+        producer.close()
+    except KlammError:
+        assert name in ("send", "produce", "purge")  # what could not be delivered, at the latest now
