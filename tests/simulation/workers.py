@@ -161,7 +161,7 @@ class TransactingMember(Member):
 
     async def _commit(self) -> None:
         positions = dict(self.reader.positions)
-        if not positions or positions == self.offsets.committed:
+        if positions.items() <= self.offsets.committed.items():  # as it is judged to be at rest
             return
         await self._again(self._transform(positions))
         self.offsets.committed = positions
