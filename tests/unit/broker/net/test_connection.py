@@ -12,6 +12,7 @@ import pytest
 from internals.jar import Jar, JarClient
 from klamm.broker.net.context import RequestContext
 from klamm.broker.net.intake import MAX_UNDECIDED
+from klamm.broker.net.outbox import AT_ONCE
 from klamm.broker.net.throttling import Quotas, throttled
 from klamm.broker.services import Services
 from klamm.protocol.api import OWN_APIS, ApiKey
@@ -499,3 +500,18 @@ def test_a_muted_connection_ends_with_its_client_and_with_its_broker(jar: Jar) -
     assert left.is_closed
     assert jar.broker.server.connection_count == 0
     jar.pass_ms(200)
+
+
+def test_a_turn_of_the_loop_ends_while_clients_that_are_answered_send_on(jar: Jar, client: JarClient) -> None:
+    count = AT_ONCE + 1
+    sent_at_once = []
+
+    async def one_turn() -> None:
+        for _ in range(count):
+            client.send(ApiKey.METADATA, 9, metadata())
+        sent_at_once.append(len(client.answers()))
+
+    jar.loop.run(one_turn())
+    jar.loop.settle()
+    assert sent_at_once == [AT_ONCE]
+    assert len(client.answers()) == count
