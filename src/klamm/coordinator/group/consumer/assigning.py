@@ -55,6 +55,9 @@ def _is_due(draft: ConsumerDraft) -> bool:
         return True
     if live.computing is not None:
         return False
+    if now_ms < live.not_before_ms:
+        draft.is_computing = True  # soon
+        return False
     if live.failed_epoch == draft.epoch and now_ms < live.failed_at_ms + RETRY_MS:
         return False
     interval_ms = draft.state.consumer_settings(draft.group_id).assignment_interval_ms

@@ -91,7 +91,7 @@ class ConsumerDraft(Outcome):
         self.gone: dict[str, MemberValue] = {}
         self.targets: Mapping[str, Partitions] = {}  # the new target, if there is one: of all members
         self.resolved: dict[str, RegexValue] = {}  # what regular expressions match now, where it is new
-        self.is_computing = live is not None and live.computing is not None  # its target, outside the shard
+        self.is_computing = live is not None and live.computing is not None  # its target: there soon
         self.is_upgrade = False  # the group was one of the classic protocol
         self.heirs: dict[str, str] = {}  # a static member's new id -> the one whose place it takes
 
@@ -103,11 +103,24 @@ class ConsumerDraft(Outcome):
             del members[member_id]
         return members
 
+    def _member_count(self) -> int:
+        """How many it will have; without looking at each of them, since every join asks."""
+        known = self.memory.members
+        return len(known) - len(self.gone) + sum(each not in known for each in self.updated)
+
+    def _changed(self) -> list[MemberValue]:
+        """The members that go, or describe themselves otherwise, as they were."""
+        known = self.memory.members
+        return [known[each] for each in {*self.gone, *self.updated} if each in known]
+
     def subscribed(self) -> set[str]:
         """The topics that it will read."""
-        changed = {*self.gone, *self.updated}
-        before = [self.memory.members[each] for each in changed if each in self.memory.members]
-        return self.memory.subscribed_after(before, self.updated.values(), self.resolved)
+        return self.memory.subscribed_after(self._changed(), self.updated.values(), self.resolved)
+
+    def regexes(self) -> set[str]:
+        """The regular expressions that its members will use."""
+        counts = self.memory.regexes_after(self._changed(), self.updated.values())
+        return {regex for regex, count in counts.items() if count > 0}
 
     # --- records -----------------------------------------------------------------------------------------
 
@@ -130,7 +143,7 @@ class ConsumerDraft(Outcome):
                 client_host=self.context.client_host,
                 reason=reason,
                 generation=self.epoch,
-                member_count=len(self.memory.members.keys() | self.updated.keys()) - len(self.gone),
+                member_count=self._member_count(),
             )
         )
 
@@ -161,22 +174,22 @@ class ConsumerDraft(Outcome):
         self._check_topics()
         return False
 
-    def retarget(self, targets: Mapping[str, Partitions]) -> None:
-        """The group has a new target, for all its members."""
+    def retarget(self, targets: Mapping[str, Partitions], epoch: int | None = None) -> None:
+        """The group has a new target, for all its members; of its own epoch, or of an older one."""
         self.targets = targets
         for member_id, target in targets.items():
             if self.memory.targets.get(member_id, {}) != target:
                 self.records.append(ConsumerTarget(self.group_id, member_id, target))
-        self.reached_target_epoch()
+        self.reached_target_epoch(epoch)
 
     def inherit(self, member_id: str, target: Partitions) -> None:
         """A static member's new id gets the target of the one before."""
         self.records.append(ConsumerTarget(self.group_id, member_id, target))
 
-    def reached_target_epoch(self) -> None:
-        """The target is that of the group's epoch."""
-        self.target_epoch = self.epoch
-        value = TargetEpochValue(self.epoch, self.context.timestamp_ms)
+    def reached_target_epoch(self, epoch: int | None = None) -> None:
+        """The target is that of the group's epoch, or of an older one."""
+        self.target_epoch = self.epoch if epoch is None else epoch
+        value = TargetEpochValue(self.target_epoch, self.context.timestamp_ms)
         self.records.append(ConsumerTargetEpoch(self.group_id, value))
 
     def grant(self, member_id: str, current: CurrentValue) -> None:
@@ -186,9 +199,9 @@ class ConsumerDraft(Outcome):
         """Write tombstones for regular expressions that no member uses any more."""
         if not self.memory.regexes:
             return
-        users = {member.regex for member in self.members().values()}
+        used = self.regexes()
         for regex in self.memory.regexes:
-            if regex not in users:
+            if regex not in used:
                 self.records.append(ConsumerRegex(self.group_id, regex, None))
 
     def erase(self, member_id: str) -> None:

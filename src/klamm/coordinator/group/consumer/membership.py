@@ -79,8 +79,9 @@ class ConsumerGroupMembership(Fields):
     """The members of one group. What is logged of them is in `memory`, which notes never change."""
 
     __slots__ = (
-        "assigned_at_ms", "checked_version", "computing", "failed_at_ms", "failed_epoch", "group_id",
-        "is_resolving", "memory", "resolved_at_ms", "resolved_version", "sessions",
+        "assigned_at_ms", "checked_version", "computing", "computing_since_ms", "failed_at_ms",
+        "failed_epoch", "group_id", "is_resolving", "memory", "not_before_ms", "resolved_at_ms",
+        "resolved_version", "sessions", "waiting_since_ms",
     )  # fmt: skip
 
     def __init__(self, group_id: str, memory: ConsumerMemory) -> None:
@@ -90,6 +91,9 @@ class ConsumerGroupMembership(Fields):
         self.checked_version = -1  # of the topics, when their hash was compared last; -1: never
         self.assigned_at_ms: int | None = None  # when the target was computed, since the group was loaded
         self.computing: ComputeTarget | None = None  # its target is being computed outside the shard
+        self.computing_since_ms = 0
+        self.waiting_since_ms: int | None = None  # when the first of those in a row began that gave no target
+        self.not_before_ms = 0  # when the next computation may begin
         self.failed_epoch = -1  # for which the last computation outside made no target
         self.failed_at_ms = 0
         self.is_resolving = False  # regular expressions are being matched

@@ -65,6 +65,7 @@ class ComputingBegun:
 
     group_id: str
     asked: ComputeTarget
+    at_ms: int
 
 
 @dataclass(slots=True)
@@ -74,6 +75,7 @@ class ComputingEnded:
     group_id: str
     at_ms: int
     failed_epoch: int = -1
+    not_before_ms: int = 0  # when the next computation may begin
 
 
 @dataclass(slots=True)
@@ -131,14 +133,17 @@ def _check_topics(live: ConsumerGroupMembership, note: TopicsChecked) -> None:
 
 def _compute(live: ConsumerGroupMembership, note: TargetComputed) -> None:
     live.assigned_at_ms = note.at_ms
+    live.waiting_since_ms = None
 
 
 def _begin_computing(live: ConsumerGroupMembership, note: ComputingBegun) -> None:
-    live.computing = note.asked
+    live.computing, live.computing_since_ms = note.asked, note.at_ms
+    if live.waiting_since_ms is None:
+        live.waiting_since_ms = note.at_ms
 
 
 def _end_computing(live: ConsumerGroupMembership, note: ComputingEnded) -> None:
-    live.computing = None
+    live.computing, live.not_before_ms = None, note.not_before_ms
     live.failed_epoch, live.failed_at_ms = note.failed_epoch, note.at_ms
 
 

@@ -210,19 +210,28 @@ class ConsumerMemory(Fields):
         resolved: Mapping[str, RegexValue],
     ) -> set[str]:
         """The same, when these members are gone, those there, and this is what expressions match."""
-        topics, regexes = Counter(self.readers), Counter(self.regex_users)
+        removed, added = tuple(removed), tuple(added)
+        topics = Counter(self.readers)
         for members, change in ((removed, -1), (added, 1)):
             for member in members:
                 for topic in member.topics:
                     topics[topic] += change
-                if member.regex:
-                    regexes[member.regex] += change
+        regexes = self.regexes_after(removed, added)
         found = {topic for topic, count in topics.items() if count > 0}
         for regex, count in regexes.items():
             matched = resolved.get(regex) or self.regexes.get(regex)
             if count > 0 and matched is not None:
                 found.update(matched.topics)
         return found
+
+    def regexes_after(self, removed: Iterable[MemberValue], added: Iterable[MemberValue]) -> Counter[str]:
+        """How many members use each regular expression, when these members are gone and those there."""
+        regexes = Counter(self.regex_users)
+        for members, change in ((removed, -1), (added, 1)):
+            for member in members:
+                if member.regex:
+                    regexes[member.regex] += change
+        return regexes
 
     def topics_of(self, member: MemberValue) -> frozenset[str]:
         """The topics of one member."""

@@ -24,9 +24,8 @@ SHORTEST_PAUSE_MS: Final = 10_000  # between two passes
 
 def begin_resolving(draft: ConsumerDraft) -> None:
     """Match the regular expressions, if one was never matched, topics have changed, or it is long ago."""
-    regexes = sorted(draft.memory.regex_users)
-    if draft.updated or draft.gone:
-        regexes = sorted({member.regex for member in draft.members().values() if member.regex})
+    memory = draft.memory
+    regexes = sorted(draft.regexes() if draft.updated or draft.gone else memory.regex_users)
     live, topics, now_ms = draft.live, draft.state.topics, draft.context.now_ms
     if not regexes or topics is None:
         return
@@ -39,7 +38,7 @@ def begin_resolving(draft: ConsumerDraft) -> None:
             is_due = (
                 passed_ms >= draft.state.config.group_consumer_regex_refresh_interval_ms
                 or live.resolved_version != topics.version
-                or any(regex not in draft.memory.regexes for regex in regexes)
+                or any(regex not in memory.regexes for regex in regexes)
             )
             if passed_ms < SHORTEST_PAUSE_MS or not is_due:
                 return

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from klamm.coordinator.group.consumer.computing import RETRY_MS, SOON_MS
+from klamm.assignors.server import compute_target
+from klamm.coordinator.group.consumer.computing import MOST_PAUSE_MS, PATIENCE_MS, RETRY_MS, SOON_MS
+from klamm.coordinator.group.consumer.remembered import MemberValue
 from klamm.coordinator.group.consumer.signals import ComputeTarget, TargetFound
-from klamm.coordinator.group.events import AssignorFailed
+from klamm.coordinator.group.events import AssignorFailed, GroupEpochBumped
 from klamm.groups.story import story_entries
 from klamm.protocol.errors import ErrorCode
 from unit.coordinator.group.consumer.driver import Beat, GroupWorld
@@ -73,14 +77,115 @@ def test_a_target_for_a_group_that_has_changed_is_dropped_and_computed_again(wor
     assert world.epochs_of() == (3, 3)
 
 
-def test_a_static_member_that_returns_meanwhile_is_in_the_target_that_counts(world: GroupWorld) -> None:
+def finish(world: GroupWorld) -> None:
+    """What is being computed is ready now."""
+    ((_, asked),) = world.outside
+    world.outside.clear()
+    assert isinstance(asked, ComputeTarget)
+    world.shard.signal(TargetFound(asked, compute_target(asked.assignor, asked.group)), world.context())
+
+
+def test_a_target_for_a_group_that_has_changed_counts_if_its_members_have_waited_long(
+    world: GroupWorld,
+) -> None:
+    world.beat("A", 0, assignor="first")
+    world.beat("B", 0, assignor="first")
+    world.clock.advance(PATIENCE_MS)
+    finish(world)
+    assert world.epochs_of() == (3, 2)
+    assert world.state_of() == "Assigning"
+    assert (world.beat("A", 1).got, world.beat("B", 1).got) == (ALL, None)
+    assert world.beat("C", 0, assignor="first").got == ""
+    assert world.current("C").epoch == 2
+
+
+def test_an_assignor_slower_than_the_changes_of_its_group_moves_it_on(world: GroupWorld) -> None:
+    names = [f"m{number:02}" for number in range(12)]
+    targets = []
+    for name in names:  # one joins while a target is computed, each time
+        world.beat(name, 0, assignor="first")
+        world.clock.advance(PATIENCE_MS // 2)
+        if len(world.outside) == 1 and names.index(name) % 2:
+            finish(world)
+        targets.append(world.epochs_of()[1])
+    assert sorted(targets) == targets
+    assert len(set(targets)) > len(names) // 4
+
+
+def test_members_that_have_gone_meanwhile_get_nothing_of_an_older_target(world: GroupWorld) -> None:
+    world.beat("A", 0, assignor="first")
+    world.beat("B", 0, assignor="first")
+    world.beat("A", -1)
+    world.clock.advance(PATIENCE_MS)
+    finish(world)
+    assert world.epochs_of() == (4, 2)
+    assert world.members().memory.targets == {}
+    world.beat("B", 1)
+    finish(world)
+    assert world.beat("B", 2).got == ALL
+
+
+def test_a_target_never_falls_behind_that_of_a_group_that_was_empty_meanwhile(world: GroupWorld) -> None:
+    world.beat("A", 0, assignor="first")
+    world.beat("A", -1)
+    assert world.epochs_of() == (3, 3)
+    world.beat("A", 0, assignor="first")
+    world.clock.advance(PATIENCE_MS)
+    finish(world)
+    assert world.epochs_of() == (4, 3)
+    world.clock.advance(MOST_PAUSE_MS)
+    world.beat("A", 3)
+    finish(world)
+    assert world.beat("A", 3).got == ALL
+
+
+def test_a_static_member_that_returns_meanwhile_gets_what_was_computed_for_it(world: GroupWorld) -> None:
     world.beat("A", 0, assignor="first", instance="a")
     world.beat("A", -2, instance="a")
     world.beat("A2", 0, assignor="first", instance="a")
-    world.pass_ms(1)  # the target of A, who is not there any more
-    world.beat("A2", 1, instance="a")
-    world.pass_ms(1)
+    world.pass_ms(1)  # the target of A, which has another id now
     assert world.beat("A2", 1, instance="a").got == ALL
+
+
+def test_after_one_in_vain_the_next_computation_waits_a_multiple_of_its_time(world: GroupWorld) -> None:
+    world.beat("A", 0, assignor="first")
+    world.beat("B", 0)
+    world.clock.advance(10)
+    finish(world)
+    joined = world.beat("C", 0)
+    assert (world.outside, interval_ms(joined)) == ([], SOON_MS)
+    world.clock.advance(39)
+    world.beat("C", 1)
+    assert world.outside == []
+    world.clock.advance(1)
+    world.beat("C", 1)
+    assert len(world.outside) == 1
+    world.beat("D", 0)
+    world.clock.advance(PATIENCE_MS - 51)
+    finish(world)
+    world.clock.advance(MOST_PAUSE_MS)
+    world.beat("D", 1)
+    assert len(world.outside) == 1
+
+
+class Unlisted(dict[str, MemberValue]):
+    """Members that can be looked up, not gone through."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("each of the members is looked at")
+
+    keys = values = items = __iter__  # type: ignore[assignment]
+
+
+def test_a_join_looks_at_no_other_member_while_a_target_is_computed(world: GroupWorld) -> None:
+    world.beat("A", 0, assignor="first", regex="t.*")
+    world.beat("B", 0)
+    memory = world.members().memory
+    memory.members = Unlisted(memory.members)
+    assert world.beat("C", 0).got == ""
+    assert world.beat("D", 0, regex="u").got == ""
+    bump = [event for event in world.events if isinstance(event, GroupEpochBumped)][-1]
+    assert bump.member_count == 3
 
 
 @pytest.mark.parametrize(
