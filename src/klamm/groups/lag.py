@@ -25,6 +25,28 @@ class LagStatus(StrEnum):
     SINK = "sink"  # no position at all: a decision of an exactly-once sink
 
 
+def are_members_hidden(state: str) -> bool:
+    """Whether no cluster tells what the members of a group in this state read: during a rebalance."""
+    return state in ("PreparingRebalance", "CompletingRebalance")
+
+
+def topics_to_read(
+    subscribed: Collection[str] | None,
+    committed: Iterable[str],
+    *,
+    protocol_type: str | None,
+    has_members: bool,
+) -> set[str]:
+    """The topics of which a group is to read every partition: what its members are subscribed to.
+
+    One without members had subscribed to topics, too, if it had members of a consumer's kind. Which ones
+    nobody tells any more: those of which something is committed are surely among them.
+    """
+    if not has_members and protocol_type == "consumer":
+        return set(committed)
+    return set(subscribed or ())
+
+
 @dataclass(frozen=True, slots=True)
 class LogRange:
     """The offsets of a partition that can be read: from `start` up to, but not including, `end`."""

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from klamm.client.consumer.record_json import record_as_json
 from klamm.durations import nanoseconds
-from klamm.groups.lag import total_lag
 from klamm.testing.control_faults import FaultOrders
-from klamm.testing.observation import Group, NotKnownError
+from klamm.testing.observation import Group, NotKnownError, total_of
 
 if TYPE_CHECKING:
     from klamm.testing.broker import Broker
@@ -204,6 +203,6 @@ def _group_as_json(group: Group) -> dict[str, Any]:
             }
             for row in group.partitions
         ],
-        "total_lag": total_lag(group.partitions).lag,
+        "total_lag": total_of(group).lag,
         "summary": str(group),
     }

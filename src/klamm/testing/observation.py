@@ -6,19 +6,19 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import MemberDescription, NewTopic
 from klamm.client.consumer.consumer import Consumer
 from klamm.client.consumer.records import ConsumerRecord
+from klamm.client.diagnosis.lag import lag_of
 from klamm.clock import Clock, SystemClock, clients_on, event_on
 from klamm.coordinator.runtime.events import Event
 from klamm.durations import nanoseconds
 from klamm.errors import GroupIdNotFoundError, UnknownTopicOrPartitionError
-from klamm.groups.lag import LogRange, PartitionLag, partition_lags, total_lag
-from klamm.groups.sinks import is_decision
+from klamm.groups.lag import PartitionLag, TotalLag, are_members_hidden, total_lag
 from klamm.protocol.types import TopicPartition
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class Group:
     def total_lag(self) -> int:
         """The sum over all partitions. Raises NotKnownError if the lag of one of them is not known."""
         __tracebackhide__ = True
-        total = total_lag(self.partitions).lag
+        total = total_of(self).lag
         if total is None:
             raise NotKnownError(f"the lag of {self}")
         return total
@@ -82,9 +82,16 @@ class Group:
         who = f"{self.state}, members: {', '.join(self.members) or 'none'}"
         if not self.partitions:
             return f"is not known: it has committed nothing and owns no partition ({who})"
-        total = total_lag(self.partitions)
         rows = shown([_row_in_words(row) for row in self.partitions])
-        return f"is {total.lag if total.lag is not None else 'not known'} ({who}): {rows}"
+        if are_members_hidden(self.state):
+            return f"is not known during a rebalance, where nobody tells what members read ({who}): {rows}"
+        total = total_of(self).lag
+        return f"is {total if total is not None else 'not known'} ({who}): {rows}"
+
+
+def total_of(group: Group) -> TotalLag:
+    """The lag of all partitions; its `lag` is None where `Group.total_lag` raises."""
+    return total_lag(group.partitions, is_complete=not are_members_hidden(group.state))
 
 
 def _name_of(member: MemberDescription) -> str:
@@ -174,32 +181,22 @@ class Observer:
             return Group(
                 group_id, "Dead", {}, {}, (), tuple(each.group_id for each in self._admin.list_groups())
             )
-        offsets = self._admin.list_group_offsets(group_id)
         assignment: dict[str, tuple[TopicPartition, ...]] = {}
-        owners: dict[TopicPartition, str] = {}
+        names: dict[str, str] = {}
         for member in sorted(described.members, key=_name_of):
             name = _name_of(member)
             while name in assignment:
                 name += "'"
             assignment[name] = tuple(sorted(member.assignment or ()))
-            owners |= dict.fromkeys(assignment[name], name)
-        topics = sorted({topic for member in described.members for topic in member.subscribed_topics or ()})
-        subscribed = self._partitions(topics)
-        committed = {each: found.offset for each, found in offsets.items()}
-        partitions = {*committed, *owners, *subscribed}
-        starts, ends = self._offsets(partitions, "earliest"), self._offsets(partitions, "latest")
-        rows = partition_lags(
-            committed=committed,
-            logs={
-                each: LogRange(starts[each], ends[each])
-                for each in partitions
-                if each in starts and each in ends
-            },
-            subscribed=subscribed,
-            owners=owners,
-            decisions=[each for each, found in offsets.items() if is_decision(group_id, found.metadata)],
+            names[member.member_id] = name
+        rows = lag_of(self._admin, described).partitions
+        return Group(
+            group_id,
+            described.state,
+            assignment,
+            {row.partition: row.committed for row in rows if row.committed is not None},
+            tuple(replace(row, owner=None if row.owner is None else names[row.owner]) for row in rows),
         )
-        return Group(group_id, described.state, assignment, committed, tuple(rows))
 
     def _partitions(self, topics: Collection[str]) -> list[TopicPartition]:
         """All partitions of these topics; a topic that does not exist has none."""
@@ -214,15 +211,6 @@ class Observer:
             for name, topic in results.successes.items()
             for each in topic.partitions
         ]
-
-    def _offsets(
-        self, partitions: Collection[TopicPartition], at: Literal["earliest", "latest"]
-    ) -> dict[TopicPartition, int]:
-        """Where they are known: not those of a deleted topic, nor those that have no leader now."""
-        if not partitions:
-            return {}
-        found = self._admin.list_offsets(list(partitions), at, raise_errors=False).successes
-        return {each: listed.offset for each, listed in found.items()}
 
 
 class Story:

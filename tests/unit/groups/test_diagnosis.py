@@ -39,11 +39,13 @@ def member(name: str = "app-1", **more: Any) -> MemberSnapshot:
 def group(*partitions: PartitionSnapshot, **more: Any) -> GroupSnapshot:
     given: dict[str, Any] = {"state": "Stable", "members": [member()], **more}
     return GroupSnapshot(
-        group_id="billing",
-        taken_at_ms=NOW_MS,
-        window_ms=10 * MINUTE_MS,
-        partitions=partitions or (partition(),),
-        **given,
+        **{
+            "group_id": "billing",
+            "taken_at_ms": NOW_MS,
+            "window_ms": 10 * MINUTE_MS,
+            "partitions": partitions or (partition(),),
+            **given,
+        }
     )
 
 
@@ -190,10 +192,22 @@ def test_a_group_that_nobody_reads_for_says_when_it_made_progress(
         (group(partition(0, 50, 10)), GroupVerdict.OUT_OF_RANGE),
         (group(partition(0, 4, 10, None), members=[], state="Empty"), GroupVerdict.NOBODY_READS),
         (group(partition(0, 10, 10, None), members=[], state="Empty"), GroupVerdict.WELL),
+        (group(partitions=(), members=[], state="Empty"), GroupVerdict.NOT_KNOWN),
+        (group(partitions=(), members=[], state="Empty", protocol_type="connect"), GroupVerdict.WELL),
     ],
 )
 def test_each_state_has_its_verdict(snapshot: GroupSnapshot, verdict: GroupVerdict) -> None:
     assert diagnose(snapshot).verdict.verdict is verdict
+
+
+def test_what_may_be_unread_is_told_beside_what_is() -> None:
+    lost, behind = partition(1, 50, 40, None), partition(0, 4, 10, None)
+    for partitions, said in (
+        ([lost], "No member reads, and up to 40 records on 1 partition whose lag is not known."),
+        ([behind, lost], "6 records not read, and up to 40 records on 1 partition whose lag is not known."),
+    ):
+        found = diagnose(group(*partitions, members=[], state="Empty"))
+        assert said in found.verdict.summary
 
 
 def test_a_group_that_is_faster_than_its_producer_says_when_it_has_caught_up() -> None:

@@ -109,6 +109,33 @@ def test_partitions_that_nobody_owns_count(broker: Broker) -> None:
                 broker.group("g").total_lag  # noqa: B018 - it raises
 
 
+def test_partitions_that_a_group_never_committed_count_when_it_has_left(broker: Broker) -> None:
+    produced(broker, 1)
+    with a_consumer(broker) as consumer:
+        assert len(consumer.consume(1, timeout=30)) == 1
+    with klamm.Producer(bootstrap_servers=broker.bootstrap) as producer:
+        producer.send("t", "x", partition=1).result()
+    with klamm.Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.delete_group_offsets("g", [klamm.TopicPartition("t", 1)])
+    with pytest.raises(NotKnownError, match="t-1 not known: nothing committed"):
+        broker.group("g").total_lag  # noqa: B018 - it raises
+
+
+def test_the_lag_is_not_known_while_nobody_tells_what_the_members_read(broker: Broker) -> None:
+    """During a rebalance: the one who comes may read topics of which nothing is committed."""
+    produced(broker, 1)
+    with a_consumer(broker) as consumer, a_consumer(broker, "late") as late:
+        assert len(consumer.consume(1, timeout=30)) == 1
+        consumer.commit()
+        joining = threading.Thread(target=late.poll, args=(1,))
+        joining.start()
+        broker.wait_until(lambda: broker.group("g").state, equals="PreparingRebalance")
+        with pytest.raises(NotKnownError, match=r"during a rebalance, .*: t-0 0"):
+            broker.group("g").total_lag  # noqa: B018 - it raises
+        consumer.poll(1)
+        joining.join()
+
+
 def test_waiting_for_a_group_that_does_not_exist_yet(broker: Broker) -> None:
     produced(broker, 2)
 

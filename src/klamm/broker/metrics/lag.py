@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from klamm.broker.metrics.exposition import PAUSE, Family, Sample, labels
-from klamm.broker.metrics.verdicts import verdicts
+from klamm.broker.metrics.verdicts import topics_of, verdicts
 from klamm.groups.lag import LagStatus, LogRange, PartitionLag
 from klamm.groups.sinks import is_decision
 from klamm.protocol.types import TopicPartition
@@ -136,8 +136,7 @@ class LagMeter:
                 yield "", written, committed.offset
                 self._look_at((group.group_id, topic, number), written, committed.offset, rows, unknown)
         topics = self._services.image.topics
-        # None: members whose subscription is not a consumer's. Only what they commit is known.
-        for topic in group.membership.subscribed_topics or ():
+        for topic in topics_of(group):
             committed_here = {number for number, _ in tables[topic].items()} if topic in tables else set()
             count = len(topics[topic].partitions) if topic in topics else 0
             for number in range(count):

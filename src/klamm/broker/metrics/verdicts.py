@@ -14,7 +14,7 @@ from klamm.coordinator.group.classic.membership import CONSUMER, ClassicMembersh
 from klamm.coordinator.group.classic.phases import EMPTY
 from klamm.groups.diagnosis.finding import FINE, GroupVerdict
 from klamm.groups.diagnosis.rules import diagnose
-from klamm.groups.lag import LogRange, PartitionLag
+from klamm.groups.lag import LogRange, PartitionLag, topics_to_read
 from klamm.groups.sinks import is_decision
 from klamm.groups.snapshot import GroupSnapshot, MemberSnapshot, PartitionSnapshot
 from klamm.protocol.consumer_protocol import decode_assignment
@@ -82,12 +82,24 @@ def _owners(live: ClassicMembership | None) -> dict[TopicPartition, str] | None:
     return found
 
 
+def topics_of(group: Group) -> set[str]:
+    """The topics that a group reads, as far as its broker knows."""
+    membership = group.membership
+    return topics_to_read(
+        # None: members whose subscription is not a consumer's. Only what they commit is known.
+        membership.subscribed_topics,
+        group.memory.offsets,
+        protocol_type=membership.protocol_type,
+        has_members=membership.member_count > 0,
+    )
+
+
 def _partitions(
     services: Services, group: Group, owners: Mapping[TopicPartition, str], unread_ms: Unread
 ) -> Iterator[PartitionSnapshot]:
     """Those that the group has committed or subscribes to, and that this broker leads."""
     offsets, topics = group.memory.offsets, services.image.topics
-    subscribed = group.membership.subscribed_topics or frozenset()
+    subscribed = topics_of(group)
     for topic in sorted({*offsets, *subscribed}):
         described = topics.get(topic)
         table = dict(offsets[topic].items()) if topic in offsets else {}

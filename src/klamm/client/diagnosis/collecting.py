@@ -13,12 +13,12 @@ from klamm.client.admin.offsets import LATEST
 from klamm.client.consumer.consumer import Consumer
 from klamm.client.diagnosis.history import GroupHistory, OffsetsHistory, read_history
 from klamm.client.diagnosis.inside import UNKNOWN, Inside, inside_of
-from klamm.client.diagnosis.lag import GroupLag, lags_of, members_are_hidden
+from klamm.client.diagnosis.lag import GroupLag, lags_of
 from klamm.client.diagnosis.reading import begin_at, events_since
 from klamm.client.diagnosis.transactions import open_transactions, with_their_times
 from klamm.client.diagnosis.unread import unread_since
 from klamm.errors import BrokerError, KlammError
-from klamm.groups.lag import PartitionLag
+from klamm.groups.lag import PartitionLag, are_members_hidden
 from klamm.groups.snapshot import (
     GroupSnapshot,
     MemberSnapshot,
@@ -155,7 +155,7 @@ def _snapshot(lag: GroupLag, found: _Found) -> GroupSnapshot:
         window_ms = found.now_ms - found.history.since_ms
     since_ms = found.now_ms - window_ms
     subscribed = {topic for member in group.members for topic in member.subscribed_topics or ()}
-    if members_are_hidden(group):
+    if are_members_hidden(group.state):
         subscribed = {row.partition.topic for row in lag.partitions}
     partitions = [
         _partition(row, row.partition.topic in subscribed, history, inside, found, since_ms)
@@ -230,7 +230,7 @@ def _rebalance(
     group: GroupDescription, events: Sequence[Mapping[str, Any]] | None, now_ms: int
 ) -> RebalanceUnderWay | None:
     """The rebalance under way, as far as the events tell."""
-    if not members_are_hidden(group):
+    if not are_members_hidden(group.state):
         return None
     for event in reversed(events or ()):
         if event.get("type") == "rebalance_started":

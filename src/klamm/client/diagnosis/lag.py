@@ -10,12 +10,20 @@ from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import CommittedOffset, GroupDescription
 from klamm.client.admin.offsets import EARLIEST, LATEST
 from klamm.errors import BrokerError, KlammError, UnsupportedVersionError
-from klamm.groups.lag import LagStatus, LogRange, PartitionLag, TotalLag, partition_lags, total_lag
+from klamm.groups.lag import (
+    LagStatus,
+    LogRange,
+    PartitionLag,
+    TotalLag,
+    are_members_hidden,
+    partition_lags,
+    topics_to_read,
+    total_lag,
+)
 from klamm.groups.sinks import is_decision
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
 
-_IN_REBALANCE: Final = ("PreparingRebalance", "CompletingRebalance")
 COLUMNS: Final = ("topic", "partition", "committed", "start", "end", "lag", "owner", "client", "host")
 
 
@@ -35,7 +43,7 @@ class GroupLag:
 
     @property
     def total(self) -> TotalLag:
-        return total_lag(self.partitions, is_complete=not members_are_hidden(self.group))
+        return total_lag(self.partitions, is_complete=not are_members_hidden(self.group.state))
 
     def owner(self, row: PartitionLag) -> tuple[str, str, str]:
         """The owner of a partition as text: member, client and host."""
@@ -97,17 +105,12 @@ _LAG_TEXTS: Final = {
 }
 
 
-def members_are_hidden(group: GroupDescription) -> bool:
-    """Whether the cluster does not tell what the members are subscribed to: none does during a rebalance."""
-    return group.state in _IN_REBALANCE
-
-
 def lag_text(total: TotalLag) -> str:
     """A total in a few words."""
     if total.lag is not None:
         return str(total.lag)
     if total.is_complete and not total.counted:
-        return "none: no partitions to read"
+        return "not known: nothing is committed, and no member tells what it reads"
     if not total.is_complete:
         return f"unknown during the rebalance, {total.known} on partitions with a committed offset"
     partitions = f"not known on {total.unknown} partition(s)"
@@ -150,11 +153,12 @@ def committed_offsets(admin: Admin, group_ids: Sequence[str]) -> list[dict[Topic
 
 
 def _topics(group: GroupDescription, committed: Collection[TopicPartition]) -> set[str]:
-    """The topics of which a group is to read every partition."""
-    if not group.members and group.protocol_type == "consumer":
-        # It had subscribed to topics, not chosen partitions; which topics is not told without members.
-        return {key.topic for key in committed}
-    return {topic for member in group.members for topic in member.subscribed_topics or ()}
+    return topics_to_read(
+        {topic for member in group.members for topic in member.subscribed_topics or ()},
+        (key.topic for key in committed),
+        protocol_type=group.protocol_type,
+        has_members=bool(group.members),
+    )
 
 
 def _partitions_of(admin: Admin, topics: Iterable[str]) -> dict[str, list[TopicPartition]]:

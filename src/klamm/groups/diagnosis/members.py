@@ -25,11 +25,15 @@ def behind(group: GroupSnapshot) -> list[PartitionSnapshot]:
 def unread(group: GroupSnapshot) -> str:
     """How many records are not read."""
     lags = [each.row.lag for each in group.partitions if each.row.lag is not None]
-    unknown = sum(each.row.lag is None and bool(each.row.lag_limit) for each in group.partitions)
-    more = f", and the lag of {count(unknown, 'partition')} is not known" if unknown else ""
+    limits = [each.row.lag_limit for each in group.partitions if each.row.lag is None]
+    unknown = [limit for limit in limits if limit]
     age_ms = unread_for_ms(group)
     oldest = "" if age_ms is None else f", the oldest for {duration(age_ms)}"
-    return f"{count(sum(lags), 'record')} not read{oldest}{more}"
+    found = f"{count(sum(lags), 'record')} not read{oldest}"
+    if not unknown:
+        return found
+    more = f"{count(sum(unknown), 'record')} on {count(len(unknown), 'partition')} whose lag is not known"
+    return f"{found}, and up to {more}" if sum(lags) else f"up to {more}"
 
 
 def unread_for_ms(group: GroupSnapshot) -> int | None:

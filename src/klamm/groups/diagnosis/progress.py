@@ -157,6 +157,13 @@ def not_known(group: GroupSnapshot) -> Finding | None:
             [exact("the group has members and no partitions")],
             (f"`klamm groups members {group.group_id}` has their subscriptions.",),
         )
+    if group.is_empty and not group.partitions and group.protocol_type in ("", "consumer"):
+        return Finding(
+            GroupVerdict.NOT_KNOWN,
+            "Nothing tells what it reads: it has no members and no committed offsets.",
+            [exact("no members"), exact("no committed offsets: none was committed, or they are deleted")],
+            (f"`klamm groups explain {group.group_id}` tells what happened.",),
+        )
     return None
 
 
@@ -177,7 +184,7 @@ def well(group: GroupSnapshot) -> Finding:
     if rows and not total.counted:
         return Finding(GroupVerdict.WELL, "It stores decisions of an exactly-once sink, and has no lag.")
     if not rows:
-        return Finding(GroupVerdict.WELL, "It has no committed offsets, and nothing to read.")
+        return Finding(GroupVerdict.WELL, "It has no partitions to read.")
     readers = count(len(group.members), "member") if group.members else "no members"
     waiting = unread(group) if behind(group) else "nothing is left to read"
     return Finding(

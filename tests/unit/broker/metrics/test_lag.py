@@ -212,6 +212,20 @@ def test_partitions_of_a_subscribed_topic_without_a_commit_have_no_lag(
     assert "max_lag_seconds" not in page
 
 
+def test_partitions_without_a_commit_count_when_the_members_are_gone(
+    jar: Jar, client: JarClient, metrics: Metrics
+) -> None:
+    produce(jar, client, 2)
+    produce(jar, client, 2, partition=1)
+    commit(client, p0=2)
+    join(jar, client)
+    jar.pass_ms(60_000)
+    page = found(metrics)
+    assert page["members"] == 0
+    assert without_lag(metrics) == {"nothing_committed": 1}
+    assert "lag_sum" not in page
+
+
 def test_a_commit_outside_of_the_log_has_no_lag(jar: Jar, client: JarClient, metrics: Metrics) -> None:
     for number in range(PARTITIONS):
         produce(jar, client, 2, partition=number)
