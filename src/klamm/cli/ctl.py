@@ -200,7 +200,7 @@ def group(
     if as_json:
         print_json(answer)
         return
-    echo(f"group {group_id}: {answer['state']}, lag {answer['total_lag']}")
+    echo(f"group {group_id}: {answer['state']}, {ctl_wait.lag_in_words(answer)}")
     print_table(
         ("member", "partitions"),
         [

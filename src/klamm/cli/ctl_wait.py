@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,11 @@ app = typer.Typer(
 )
 _TIMEOUT = 30.0
 _GRACE_S = 5.0  # for the response itself
+
+
+def lag_in_words(group: Mapping[str, Any]) -> str:
+    """The lag of a group as the control port tells it."""
+    return "lag not known" if group["total_lag"] is None else f"lag {group['total_lag']}"
 
 
 @app.command()
@@ -62,7 +68,7 @@ def group(
     body = {"state": state, "members": member or members, "lag": lag}
     answer = _wait(control, timeout, path_of("groups", group_id), body)
     names = ", ".join(each["name"] for each in answer["members"]) or "none"
-    text = f"group {group_id}: {answer['state']}, members: {names}, lag {answer['total_lag']}"
+    text = f"group {group_id}: {answer['state']}, members: {names}, {lag_in_words(answer)}"
     _print(answer, text, as_json)
 
 

@@ -42,18 +42,22 @@ class Deadline:
         self.due_at_ms = core.now_ms + policy.timeout_ms
         self._attempt = 0
         self.last_error: KlammError | None = None
+        self._ended: KlammTimeoutError | None = None
 
     def remaining_ms(self) -> int:
         """What is left; raises when nothing is."""
         left_ms = self.due_at_ms - self._core.now_ms
+        if self._ended is not None:
+            raise self._ended  # an attempt that failed with it has nothing to add
         if left_ms <= 0:
             # The item may have failed because there was no metadata: name that cause too.
             causes = [error for error in (self.last_error, self._core.metadata.error) if error is not None]
             reasons = dict.fromkeys(map(str, causes))
             tail = f"; last error: {', since '.join(reasons)}" if reasons else ""
-            raise KlammTimeoutError(f"{self._what} timed out after {self._policy.timeout_ms} ms{tail}") from (
-                causes[0] if causes else None
+            self._ended = KlammTimeoutError(
+                f"{self._what} timed out after {self._policy.timeout_ms} ms{tail}"
             )
+            raise self._ended from (causes[0] if causes else None)
         return left_ms
 
     async def pause(self, error: KlammError) -> None:

@@ -194,6 +194,7 @@ def test_waiting_returns_when_it_is_so_and_fails_when_it_is_not(broker: Broker) 
             "group g: Stable, members: m, lag 0\n"
         )
         assert as_json("wait group g --members 1")["state"] == "Stable"
+    assert printed("wait group x --members 0") == "group x: Dead, members: none, lag not known\n"
     assert printed("wait event empty --group g").startswith("Group g with generation 2 is now empty")
     broker.faults.lift()
     assert as_json("faults add lose Produce")[0]["id"] == 1
