@@ -57,6 +57,8 @@ def committable(offsets: Mapping[TopicPartition, Any] | None) -> dict[TopicParti
     """Offsets to commit, from numbers, pairs and OffsetAndMetadata (offset, metadata, leader epoch)."""
     if offsets is None:
         return None
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f"offsets is a dictionary by partition, not {type(offsets).__name__}")
     found: dict[TopicPartition, Any] = {}
     for partition, item in offsets.items():
         if isinstance(item, tuple) and not isinstance(item, Committed):

@@ -77,6 +77,18 @@ def test_partitions_and_topics_that_do_not_exist_are_reported() -> None:
     assert sorted(names(reports)) == ["_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC"]
 
 
+def test_a_name_that_no_topic_can_have_is_reported_and_keeps_no_other_from_being_sent(
+    broker: klamm.Broker,
+) -> None:
+    reports: list[Any] = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for topic in ("\ud800", "a b", "t"):
+        producer.produce(topic, b"x", callback=lambda error, _message: reports.append(error))
+    assert producer.flush(10) == 0
+    assert sorted(names([error for error in reports if error])) == ["TOPIC_EXCEPTION"] * 2
+    assert reports.count(None) == 1
+
+
 def test_error_cb_is_told_that_the_brokers_are_away() -> None:
     heard: list[Any] = []
     producer = Producer({"bootstrap.servers": NOBODY, "error_cb": heard.append})

@@ -16,6 +16,7 @@ from klamm.client.consumer.records import ConsumerRecord
 from klamm.client.consumer.state import SubscriptionType
 from klamm.client.interceptors import ConsumerInterceptor
 from klamm.client.message import Message as OwnMessage
+from klamm.compat.confluent_kafka.arguments import callback, seconds, whole
 from klamm.compat.confluent_kafka.end_of_partition import Ends
 from klamm.compat.confluent_kafka.error import KafkaError, KafkaException, raised_as_theirs
 from klamm.compat.confluent_kafka.error_codes import CODES
@@ -29,12 +30,15 @@ from klamm.compat.confluent_kafka.partitions import (
     OFFSET_INVALID,
     OFFSET_STORED,
     TopicPartition,
+    many_partitions,
+    one_partition,
 )
-from klamm.compat.confluent_kafka.settings import flag, own_settings, split_own
+from klamm.compat.confluent_kafka.settings import configuration, flag, own_settings, split_own
 from klamm.compat.confluent_kafka.statistics import Emitter, statistics_of_consumer
 from klamm.compat.settings import ClientKind
 from klamm.protocol.types import TopicPartition as OwnPartition
 
+MOST_MESSAGES: Final = 1_000_000  # of one call
 SLICE_S: Final = 0.1  # a waiting poll looks this often for callbacks to run and ends of partitions
 
 
@@ -43,7 +47,7 @@ class Consumer:
 
     @raised_as_theirs
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
-        made = own_settings({**(config or {}), **settings}, ClientKind.CONSUMER)
+        made = own_settings(configuration(config, settings), ClientKind.CONSUMER)
         own = split_own(made, ClientKind.CONSUMER)
         if not made.get("group.id"):
             text = 'Failed to create consumer: No group.id: "group.id" must be set'
@@ -98,32 +102,43 @@ class Consumer:
         on_revoke: Callable[..., Any] | None = None,
         on_lost: Callable[..., Any] | None = None,
     ) -> None:
-        def told(callback: Callable[..., Any] | None) -> Callable[[list[OwnPartition]], Any] | None:
-            if callback is None:
+        def told(given: Any, name: str) -> Callable[[list[OwnPartition]], Any] | None:
+            call = callback(given, name)
+            if call is None:
                 return None
-            return lambda partitions: callback(self, [TopicPartition(*item) for item in partitions])
+            return lambda partitions: call(self, [TopicPartition(*item) for item in partitions])
 
-        self._consumer.subscribe(topics, CallbackListener(told(on_assign), told(on_revoke), told(on_lost)))
+        listener = CallbackListener(
+            told(on_assign, "on_assign"), told(on_revoke, "on_revoke"), told(on_lost, "on_lost")
+        )
+        if isinstance(topics, str | Mapping) or not isinstance(topics, Iterable):
+            raise TypeError("expected list of topic unicode strings")
+        names = list(topics)
+        if not names:
+            text = "Failed to set subscription: Local: Invalid argument or configuration"
+            raise KafkaException(KafkaError(CODES["_INVALID_ARG"], text))
+        self._consumer.subscribe(names, listener)
 
     @raised_as_theirs
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions; in `on_assign`, begin at the offsets given."""
-        wanted = list(partitions)
+        wanted = many_partitions(partitions)
         if not self._consumer._operations.state.is_auto:
             self._consumer.assign([item.own for item in wanted])
         self._begin_at(wanted)
 
     @raised_as_theirs
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
-        wanted = list(partitions)
+        wanted = many_partitions(partitions)
         if not self._consumer._operations.state.is_auto:
             self._consumer.incremental_assign([item.own for item in wanted])
         self._begin_at(wanted)
 
     @raised_as_theirs
     def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        wanted = many_partitions(partitions)
         if not self._consumer._operations.state.is_auto:
-            self._consumer.incremental_unassign([item.own for item in partitions])
+            self._consumer.incremental_unassign([item.own for item in wanted])
 
     def _begin_at(self, partitions: Iterable[TopicPartition]) -> None:
         for item in partitions:
@@ -163,6 +178,8 @@ class Consumer:
 
     def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
         """A list of `num_messages` messages, fewer only after `timeout` seconds."""
+        if not 0 <= whole(num_messages, "num_messages") <= MOST_MESSAGES:
+            raise ValueError("num_messages must be between 0 and 1000000 (1M)")
         due_at_ms = self._due_at_ms(timeout)
         messages: list[Message] = []
         while len(messages) < num_messages and (message := self._next(due_at_ms)) is not None:
@@ -170,7 +187,8 @@ class Consumer:
         return messages
 
     def _due_at_ms(self, timeout: float | None) -> float | None:
-        return None if timeout is None or timeout < 0 else self._patience.now_ms() + timeout * 1000
+        limit_s = seconds(timeout)
+        return None if limit_s is None else self._patience.now_ms() + limit_s * 1000
 
     def _next(self, due_at_ms: float | None) -> Message | None:
         while True:
@@ -261,8 +279,8 @@ class Consumer:
     def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> list[TopicPartition]:
-        wanted = list(partitions)
-        found = self._consumer.committed([item.own for item in wanted], _seconds(timeout))
+        wanted = many_partitions(partitions)
+        found = self._consumer.committed([item.own for item in wanted], seconds(timeout))
         listed = []
         for item in wanted:
             entry = found[item.own]
@@ -280,33 +298,35 @@ class Consumer:
             TopicPartition(
                 *item.own, self._consumer.position(item.own) if item.own in self._read else OFFSET_INVALID
             )
-            for item in partitions
+            for item in many_partitions(partitions)
         ]
 
     @raised_as_theirs
     def seek(self, partition: TopicPartition) -> None:
+        self._consumer._operations.state[one_partition(partition).own]  # raises if it is not assigned
         self._begin_at([partition])
 
     @raised_as_theirs
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        self._consumer.pause(*[item.own for item in partitions])
+        self._consumer.pause(*[item.own for item in many_partitions(partitions)])
 
     @raised_as_theirs
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        self._consumer.resume(*[item.own for item in partitions])
+        self._consumer.resume(*[item.own for item in many_partitions(partitions)])
 
     @raised_as_theirs
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float | None = None, cached: bool = False
     ) -> tuple[int, int]:
         """The first offset and the one behind the last record; `cached`: as the last fetch saw them."""
+        own, limit_s = one_partition(partition).own, seconds(timeout)
         if cached:
-            item = self._consumer._operations.state[partition.own]
+            item = self._consumer._operations.state[own]
             known = (item.log_start_offset, item.high_watermark)
             low, high = (value if value >= 0 else OFFSET_INVALID for value in known)
             return low, high
-        (low,) = self._consumer.beginning_offsets([partition.own], _seconds(timeout)).values()
-        (high,) = self._consumer.end_offsets([partition.own], _seconds(timeout)).values()
+        (low,) = self._consumer.beginning_offsets([own], limit_s).values()
+        (high,) = self._consumer.end_offsets([own], limit_s).values()
         return low, high
 
     @raised_as_theirs
@@ -314,8 +334,8 @@ class Consumer:
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> list[TopicPartition]:
         """Offsets by time; the time to look for is in the field `offset`."""
-        wanted = {item.own: item.offset for item in partitions}
-        found = self._consumer.offsets_for_times(wanted, _seconds(timeout))
+        wanted = {item.own: item.offset for item in many_partitions(partitions)}
+        found = self._consumer.offsets_for_times(wanted, seconds(timeout))
         return [
             TopicPartition(*key, OFFSET_END if item is None else item.offset) for key, item in found.items()
         ]
@@ -324,12 +344,12 @@ class Consumer:
 
     @raised_as_theirs
     def list_topics(self, topic: str | None = None, timeout: float | None = -1) -> ClusterMetadata:
-        topics = self._consumer.list_topics(topic, _seconds(timeout))
+        topics = self._consumer.list_topics(topic, seconds(timeout))
         return ClusterMetadata(self._consumer._operations.engine.core.metadata.cluster, topics, topic)
 
     @raised_as_theirs
     def cluster_id(self, timeout: float | None = -1) -> str | None:
-        self._consumer.list_topics(timeout=_seconds(timeout))
+        self._consumer.list_topics(timeout=seconds(timeout))
         return self._consumer._operations.engine.core.metadata.cluster.cluster_id
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
@@ -373,20 +393,17 @@ class _OnCommit(ConsumerInterceptor):
         self._report(offsets)
 
 
-def _seconds(timeout: float | None) -> float | None:
-    """A time-out as klamm has it: None, not -1, means for ever."""
-    return None if timeout is None or timeout < 0 else timeout
-
-
 def _after(
     message: OwnMessage | None, offsets: Iterable[TopicPartition] | None
 ) -> dict[OwnPartition, Committed] | None:
     if message is not None:
         if offsets is not None:
             raise ValueError("message and offsets are mutually exclusive")
+        if not isinstance(message, OwnMessage):
+            raise TypeError(f"expected Message, not {type(message).__name__}")
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         if topic is None or partition is None or offset is None:
             raise ValueError("this message has no offset to commit")
         epoch = message.leader_epoch()
         return {OwnPartition(topic, partition): Committed(offset + 1, -1 if epoch is None else epoch)}
-    return None if offsets is None else {item.own: item.to_commit() for item in offsets}
+    return None if offsets is None else {item.own: item.to_commit() for item in many_partitions(offsets)}

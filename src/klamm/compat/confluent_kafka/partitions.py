@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from klamm.client.committed import Committed
+from klamm.compat.confluent_kafka.arguments import INT_BITS, text, whole
 from klamm.compat.confluent_kafka.error import KafkaError
 from klamm.protocol.types import TopicPartition as OwnPartition
 
@@ -25,16 +27,17 @@ class TopicPartition:
         metadata: str | None = None,
         leader_epoch: int | None = None,
     ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.offset = offset
+        self.topic = text(topic, "topic")
+        self.partition = whole(partition, "partition", INT_BITS)
+        self.offset = whole(offset, "offset")
         self.metadata = metadata
         self.leader_epoch = leader_epoch
         self.error: KafkaError | None = None
 
     @property
     def own(self) -> OwnPartition:
-        return OwnPartition(self.topic, self.partition)
+        # Checked again: the fields can be set.
+        return OwnPartition(text(self.topic, "topic"), whole(self.partition, "partition", INT_BITS))
 
     def to_commit(self) -> Committed:
         """What a commit of it stores."""
@@ -58,6 +61,20 @@ class TopicPartition:
             f"TopicPartition{{topic={self.topic},partition={self.partition},offset={self.offset},"
             f"leader_epoch={self.leader_epoch},error={self.error}}}"
         )
+
+
+def one_partition(item: Any) -> TopicPartition:
+    """The argument, if it is a partition."""
+    if not isinstance(item, TopicPartition):
+        raise TypeError(f"expected TopicPartition, not {type(item).__name__}")
+    return item
+
+
+def many_partitions(items: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """The argument, if it is a list of partitions."""
+    if isinstance(items, str | TopicPartition) or not isinstance(items, Iterable):
+        raise TypeError(f"requires list of TopicPartition, not {type(items).__name__}")
+    return [one_partition(item) for item in items]
 
 
 class ConsumerGroupTopicPartitions:

@@ -12,14 +12,16 @@ from klamm import errors
 from klamm.client.message import TIMESTAMP_CREATE_TIME
 from klamm.client.producer.delivery import Delivery
 from klamm.client.producer.producer import Producer as OwnProducer
+from klamm.compat.confluent_kafka.arguments import INT_BITS, header_pairs, raw, seconds, text, whole
+from klamm.compat.confluent_kafka.arguments import callback as checked
 from klamm.compat.confluent_kafka.error import KafkaError, KafkaException, raised_as_theirs
 from klamm.compat.confluent_kafka.error_codes import CODES
 from klamm.compat.confluent_kafka.events import Events
 from klamm.compat.confluent_kafka.message import Message
 from klamm.compat.confluent_kafka.metadata import ClusterMetadata
 from klamm.compat.confluent_kafka.outages import Outages
-from klamm.compat.confluent_kafka.partitions import TopicPartition
-from klamm.compat.confluent_kafka.settings import flag, own_settings, split_own
+from klamm.compat.confluent_kafka.partitions import TopicPartition, many_partitions
+from klamm.compat.confluent_kafka.settings import configuration, flag, own_settings, split_own
 from klamm.compat.confluent_kafka.statistics import Emitter, statistics_of_producer
 from klamm.compat.confluent_kafka.unsent import Unsent, UnsentRecord
 from klamm.compat.settings import ClientKind
@@ -35,7 +37,7 @@ class Producer:
 
     @raised_as_theirs
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
-        made = own_settings({**(config or {}), **settings}, ClientKind.PRODUCER)
+        made = own_settings(configuration(config, settings), ClientKind.PRODUCER)
         own = split_own(made, ClientKind.PRODUCER)
         self._on_delivery: Report | None = own.get("on_delivery")
         self._only_errors = flag("delivery.report.only.error", own.get("delivery.report.only.error", False))
@@ -97,21 +99,22 @@ class Producer:
         producer = self._producer
         if producer._is_closed or producer._sender.refuses:
             producer._refuse()
-        pairs = list(headers.items() if isinstance(headers, Mapping) else headers) if headers else None
-        raw_value, raw_key = _raw(value, "value"), _raw(key, "key")
-        where = None if partition == -1 else partition
+        topic, pairs = text(topic, "topic"), header_pairs(headers)
+        raw_value, raw_key = raw(value, "value"), raw(key, "key")
+        where = None if partition in (None, -1) else whole(partition, "partition", INT_BITS)
+        timestamp_ms = None if timestamp is None else whole(timestamp, "timestamp") or None
+        report = checked(callback, "callback") or checked(on_delivery, "on_delivery") or self._on_delivery
         now_ms = self._clock.now_ms()
-        report = callback or on_delivery or self._on_delivery
         sent = partial(self._follow, report, raw_key, raw_value, pairs, now_ms)
         has_to_wait = self._unsent.has(topic) or producer.would_wait(topic, where)
         self._take_place(len(raw_value or b"") + len(raw_key or b"") if has_to_wait else 0)
         try:
             if not has_to_wait:
-                sent(producer.send(topic, raw_value, raw_key, pairs, where, timestamp or None))
+                sent(producer.send(topic, raw_value, raw_key, pairs, where, timestamp_ms))
                 return
             failed = partial(self._failed_before, report, topic, partition, raw_key, raw_value, pairs)
             self._unsent.add(
-                UnsentRecord(topic, raw_value, raw_key, pairs, where, timestamp or None, now_ms, sent, failed)
+                UnsentRecord(topic, raw_value, raw_key, pairs, where, timestamp_ms, now_ms, sent, failed)
             )
         except BaseException:
             self._settled()
@@ -189,8 +192,8 @@ class Producer:
         on_delivery: Report | None = None,
     ) -> int:
         """Queue several records; how many were. Those that were not have their error as `_error`."""
-        if not isinstance(messages, list):
-            raise TypeError("messages must be a list")
+        if not isinstance(messages, list) or not all(isinstance(item, dict) for item in messages):
+            raise TypeError("messages must be a list of dicts")
         count = 0
         for item in messages:
             try:
@@ -213,7 +216,7 @@ class Producer:
     def poll(self, timeout: float | None = None) -> int:
         """Run callbacks, waiting for a first one for at most `timeout` seconds (None, -1: for ever)."""
         self._producer._thread.reactor.check_fork()
-        return self._events.serve(_seconds(timeout))
+        return self._events.serve(seconds(timeout))
 
     def flush(self, timeout: float | None = None) -> int:
         """Wait until all records are reported, and run their callbacks; how many are left."""
@@ -221,7 +224,7 @@ class Producer:
         accumulator = self._producer._accumulator
         batches = accumulator.begin_flush()  # until the end of it nothing lingers
         try:
-            self._events.serve(_seconds(timeout), until=lambda: not self._open)
+            self._events.serve(seconds(timeout), until=lambda: not self._open)
         finally:
             accumulator.end_flush(batches)
         return len(self)
@@ -235,12 +238,12 @@ class Producer:
 
     @raised_as_theirs
     def list_topics(self, topic: str | None = None, timeout: float | None = -1) -> ClusterMetadata:
-        topics = self._producer.list_topics(topic, _seconds(timeout))
+        topics = self._producer.list_topics(topic, seconds(timeout))
         return ClusterMetadata(self._producer._metadata.cluster, topics, topic)
 
     @raised_as_theirs
     def cluster_id(self, timeout: float | None = -1) -> str | None:
-        self._producer.list_topics(timeout=_seconds(timeout))
+        self._producer.list_topics(timeout=seconds(timeout))
         return self._producer._metadata.cluster.cluster_id
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
@@ -252,7 +255,7 @@ class Producer:
 
     @raised_as_theirs
     def init_transactions(self, timeout: float | None = None) -> None:
-        self._producer.init_transactions(timeout=_seconds(timeout))
+        self._producer.init_transactions(timeout=seconds(timeout))
 
     @raised_as_theirs
     def begin_transaction(self) -> None:
@@ -263,13 +266,14 @@ class Producer:
     def send_offsets_to_transaction(
         self, positions: Iterable[TopicPartition], group_metadata: Any, timeout: float | None = None
     ) -> None:
-        offsets = {item.own: item.to_commit() for item in positions if item.offset >= 0}
-        self._producer.send_offsets_to_transaction(offsets, group_metadata, _seconds(timeout))
+        listed = many_partitions(positions)
+        offsets = {item.own: item.to_commit() for item in listed if item.offset >= 0}
+        self._producer.send_offsets_to_transaction(offsets, group_metadata, seconds(timeout))
 
     @raised_as_theirs
     def commit_transaction(self, timeout: float | None = None) -> None:
         """Deliver what was produced, and commit it. Callbacks run here, too."""
-        left_s = _seconds(timeout)
+        left_s = seconds(timeout)
         self._events.serve(left_s, until=lambda: not self._unsent.count)
         if self._unsent.count:
             raise errors.KlammTimeoutError(f"not all records were sent within {timeout} s")
@@ -282,7 +286,7 @@ class Producer:
     @raised_as_theirs
     def abort_transaction(self, timeout: float | None = None) -> None:
         self._unsent.purge()
-        self._producer.abort_transaction(_seconds(timeout))
+        self._producer.abort_transaction(seconds(timeout))
         self.poll(0)
 
     # --- the end ----------------------------------------------------------------------------------------
@@ -316,18 +320,3 @@ class Producer:
         producer = getattr(self, "_producer", None)
         if producer is not None:
             producer.finish(0)  # their programs do not close a producer: they flush it
-
-
-def _seconds(timeout: float | None) -> float | None:
-    """A time-out as klamm has it: None, not -1, means for ever."""
-    return None if timeout is None or timeout < 0 else timeout
-
-
-def _raw(value: Any, what: str) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, bytearray | memoryview):
-        return bytes(value)
-    raise TypeError(f"a {what} is bytes, text or None, not {type(value).__name__}")

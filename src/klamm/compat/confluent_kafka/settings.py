@@ -35,6 +35,13 @@ PRODUCER_DEFAULTS: Final[Mapping[str, Any]] = {
 CALLBACKS: Final = ("error_cb", "stats_cb", "on_commit", "on_delivery", "oauth_cb")
 
 
+def configuration(config: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a client: a dict, and keyword arguments."""
+    if config is not None and not isinstance(config, Mapping):
+        raise TypeError("expected configuration dict")
+    return {**(config or {}), **settings}
+
+
 def own_settings(given: Mapping[str, Any], kind: ClientKind) -> dict[str, Any]:
     """What klamm's client takes, and what the compat classes use themselves, under librdkafka's names."""
     flat = {**given.get("default.topic.config", {}), **given}
@@ -44,7 +51,7 @@ def own_settings(given: Mapping[str, Any], kind: ClientKind) -> dict[str, Any]:
         if dotted.get(name) is not None and not callable(dotted[name]):
             raise TypeError(f"expected {name} property as a callable function")
     settings = RULES.applied(dotted, kind)
-    settings["bootstrap.servers"] = ",".join(with_ports(settings.get("bootstrap.servers", "")))
+    settings["bootstrap.servers"] = ",".join(with_ports(settings.get("bootstrap.servers") or ""))
     if settings.get("connections.max.idle.ms") == 0:
         settings["connections.max.idle.ms"] = INT_MAX  # never, there
     if kind is ClientKind.CONSUMER:

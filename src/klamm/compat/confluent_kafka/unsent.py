@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from klamm.client.producer.delivery import Delivery
 from klamm.client.producer.producer import Producer
+from klamm.client.topic_names import check_topic_name
 from klamm.compat.confluent_kafka.error import KafkaError
 from klamm.compat.confluent_kafka.error_codes import CODES
-from klamm.errors import AuthenticationError, KlammError, error_name
+from klamm.errors import AuthenticationError, InvalidTopicError, error_name
 from klamm.protocol.errors import ErrorCode
 
 MEMORY_RETRY_MS: Final = 5  # memory is freed by answers, after which the components are called anyway
@@ -105,7 +106,7 @@ class Unsent:
             delivery = self._producer.send(
                 record.topic, record.value, record.key, record.headers, record.partition, record.timestamp_ms
             )
-        except (KlammError, ValueError, TypeError) as error:
+        except Exception as error:  # as of a serializer: it ends this record, and not the client
             record.failed(KafkaError.of_delivery(error))
         else:
             record.sent(delivery)
@@ -115,6 +116,10 @@ class Unsent:
     ) -> tuple[KafkaError | None, int | None]:
         """Why a record is given up; or when to look at it again."""
         topic, metadata = record.topic, self._core.metadata
+        try:
+            check_topic_name(topic)  # one that cannot be encoded would keep all others from being asked for
+        except InvalidTopicError as error:
+            return KafkaError.of_delivery(error), None
         if self._producer._sender.fatal is not None:
             return KafkaError.of_delivery(self._producer._sender.fatal), None
         if isinstance(metadata.error, AuthenticationError):

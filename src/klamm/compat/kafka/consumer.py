@@ -152,6 +152,8 @@ class KafkaConsumer:
     ) -> None:
         """Commit without waiting; `callback(offsets, response)` gets True or the error."""
         report = callback or self._on_commit
+        if report is not None and not callable(report):
+            raise TypeError(f"callback is a function of the offsets and the response, not {report!r}")
 
         def told(committed: Mapping[TopicPartition, Any], error: KlammError | None) -> None:
             if report is not None:

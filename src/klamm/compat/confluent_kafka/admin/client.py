@@ -23,6 +23,7 @@ from klamm.compat.confluent_kafka.admin.resources import (
     OffsetSpec,
     ResourceType,
 )
+from klamm.compat.confluent_kafka.arguments import seconds
 from klamm.compat.confluent_kafka.error import KafkaError, KafkaException, not_supported, raised_as_theirs
 from klamm.compat.confluent_kafka.events import Events
 from klamm.compat.confluent_kafka.metadata import ClusterMetadata
@@ -288,7 +289,8 @@ class AdminClient(GroupCalls):
     @raised_as_theirs
     def list_topics(self, topic: str | None = None, timeout: float | None = -1) -> ClusterMetadata:
         """The brokers, topics and partitions of the cluster."""
-        left_ms = None if timeout is None or timeout < 0 else int(timeout * 1000)
+        left_s = seconds(timeout)
+        left_ms = None if left_s is None else int(left_s * 1000)
         names = None if topic is None else [topic]
 
         async def ask(calls: Any) -> Any:
@@ -299,8 +301,7 @@ class AdminClient(GroupCalls):
 
     @raised_as_theirs
     def cluster_id(self, timeout: float | None = -1) -> str:
-        left_s = None if timeout is None or timeout < 0 else timeout
-        return self._operations.describe_cluster(timeout=left_s).result().cluster_id
+        return self._operations.describe_cluster(timeout=seconds(timeout)).result().cluster_id
 
     # --- what klamm's admin does not have ------------------------------------------------------------------
 
@@ -326,7 +327,7 @@ class AdminClient(GroupCalls):
 
     def poll(self, timeout: float | None = None) -> int:
         """Run callbacks of errors; the futures need no poll."""
-        return self._events.serve(None if timeout is None or timeout < 0 else timeout)
+        return self._events.serve(seconds(timeout))
 
     def __len__(self) -> int:
         return 0
