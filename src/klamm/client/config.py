@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -26,6 +27,7 @@ from klamm.net.network import Address, NetworkConfig
 from klamm.net.security.settings import OBJECTS as SECURITY_OBJECTS
 from klamm.net.security.settings import SETTINGS as SECURITY
 from klamm.net.security.settings import security_of
+from klamm.references import PROVIDERS, resolved
 
 
 def _definition(settings: Iterable[Setting]) -> Definition:
@@ -187,8 +189,10 @@ class ClientConfig:
         object_names = object_names | SECURITY_OBJECTS
         raw: dict[str, Any] = {}
         objects: dict[str, Any] = {}
-        for source in (config or {}, keywords):
+        for source in map(_without_references, (config or {}, keywords)):
             for key, value in source.items():
+                if key.replace("_", ".").startswith(PROVIDERS):  # applied already
+                    continue
                 if has_serializers and key.replace("_", ".").startswith(SERIALIZER_PREFIXES):
                     objects[key.replace("_", ".")] = value
                     continue
@@ -249,6 +253,11 @@ class ClientConfig:
 def with_given(settings: Mapping[str, Any], **named: Any) -> dict[str, Any]:
     """Settings as keywords, and those that have an argument of their own, where that was given."""
     return {**settings, **{name: value for name, value in named.items() if value is not None}}
+
+
+def _without_references(settings: Mapping[str, Any]) -> dict[str, Any]:
+    texts = {name: value for name, value in settings.items() if isinstance(value, str)}
+    return {**settings, **resolved(texts, os.environ)}
 
 
 def _dotted(key: str, definition: Definition, object_names: frozenset[str]) -> str:

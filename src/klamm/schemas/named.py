@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final
 
 from klamm.config import ConfigError
 from klamm.extras import install_command
+from klamm.references import resolved
 from klamm.schemas.registry_client import SchemaRegistry
 
 SERDES: Final = {
@@ -49,6 +51,8 @@ def serde_by_name(name: str, settings: Mapping[str, Any], *, is_key: bool) -> An
 
 def registry_of(settings: Mapping[str, Any]) -> SchemaRegistry:
     """The registry that `schema.registry.url` and its like name. Raises ConfigError."""
+    texts = {name: value for name, value in settings.items() if isinstance(value, str)}
+    settings = {**settings, **resolved(texts, os.environ)}
     url = settings.get(_URL)
     if not url:
         raise ConfigError(_URL, f"{_URL} is missing: write http://host:port of the schema registry")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from os.path import abspath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,7 @@ from klamm.config import (
     load_file,
     merge,
 )
+from klamm.references import resolved
 from klamm.storage.topic_config import TopicConfig
 
 if TYPE_CHECKING:
@@ -199,8 +201,21 @@ class BrokerConfig:
         dynamic: Mapping[str, str] | None = None,
         hostname: str = "localhost",
     ) -> BrokerConfig:
-        """The configuration from static and dynamic settings. Raises ConfigError."""
-        layers = Layers(static=merge(static), dynamic_default=dynamic_default or {}, dynamic=dynamic or {})
+        """The configuration from static and dynamic settings. Raises ConfigError.
+
+        References are resolved in static settings only: others come from programs elsewhere.
+        """
+        return cls._from_layers(
+            Layers(
+                static=resolved(merge(static), os.environ),
+                dynamic_default=dynamic_default or {},
+                dynamic=dynamic or {},
+            ),
+            hostname,
+        )
+
+    @classmethod
+    def _from_layers(cls, layers: Layers, hostname: str) -> BrokerConfig:
         values = BROKER_SETTINGS.parse(layers.merged)
         _check_together(values)
         plain: dict[str, Any] = {field: values[name] for field, name in _NAMES_BY_FIELD.items()}
@@ -239,12 +254,8 @@ class BrokerConfig:
 
     def changed(self, *, dynamic_default: Mapping[str, str], dynamic: Mapping[str, str]) -> BrokerConfig:
         """This configuration with other dynamic settings. Raises ConfigError."""
-        return BrokerConfig.from_settings(
-            self.layers.static,
-            dynamic_default=dynamic_default,
-            dynamic=dynamic,
-            hostname=self.hostname,
-        )
+        layers = replace(self.layers, dynamic_default=dynamic_default, dynamic=dynamic)
+        return BrokerConfig._from_layers(layers, self.hostname)
 
     def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
         """The configuration of a topic with these overrides on this broker. Raises ConfigError."""

@@ -20,6 +20,7 @@ from klamm.config import (
     one_of,
     word_of,
 )
+from klamm.references import PROVIDERS
 from klamm.storage.topic_settings import BROKER_DEFAULT_SETTINGS
 
 MIB: Final = 1024 * 1024
@@ -259,5 +260,5 @@ BROKER_SETTINGS: Final = Definition(
         *IDLE_SETTINGS,
     ),
     # Settings of a listener are read with those of all listeners.
-    ignored_prefixes=(*_OTHER_FAMILIES, PREFIX),
+    ignored_prefixes=(*_OTHER_FAMILIES, PREFIX, PROVIDERS),
 )

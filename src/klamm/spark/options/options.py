@@ -12,6 +12,7 @@ from klamm.client.config import ADMIN, CONSUMER, PRODUCER, ClientConfig
 from klamm.client.producer.settings import parse as parse_producer
 from klamm.config import INT_MAX, ConfigError, Definition
 from klamm.protocol.types import TopicPartition
+from klamm.references import PROVIDERS
 from klamm.spark.decode.tables import TOPICS, check_table
 from klamm.spark.options.limits import Limit, Named, check_order, ending_limit, starting_limit
 from klamm.spark.options.names import CLIENT_PREFIX, GROUP_ID, REGISTRY, STRATEGIES, Given
@@ -326,7 +327,7 @@ def _client(
     """Kafka's settings that klamm's client supports; others are logged once and ignored."""
     known = {**(defaults or {})}
     for name, value in given.client_settings().items():
-        if name in definition or name in ADMIN:
+        if name in definition or name in ADMIN or name.startswith(PROVIDERS):
             known[name] = value
         elif name not in _told:
             _told.add(name)
@@ -344,4 +345,6 @@ def _client(
 
 def for_client(settings: Mapping[str, str], definition: Definition) -> dict[str, str]:
     """The settings of one kind of client."""
-    return {name: value for name, value in settings.items() if name in definition}
+    return {
+        name: value for name, value in settings.items() if name in definition or name.startswith(PROVIDERS)
+    }
