@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 import klamm
 from interop.kafka_tools import ApacheKafka
 from klamm.cli.app import app
+from klamm.testing import SecureBroker
+
+AT_ONCE_S = 5.0  # far below every time-out of a client
 
 
 def moved(source: str, target: str, state: Path, topic: str) -> Any:
@@ -74,3 +79,52 @@ def test_a_topic_of_kafka_goes_to_klamm_and_back(shared_kafka: ApacheKafka, tmp_
     assert moved(str(back), there, tmp_path / "two", topic)["records"] == 9
     assert read(there, topic) == expected
     assert committed(there, group) == [4]
+
+
+def test_a_topic_goes_from_one_secured_cluster_to_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profiles, secrets = tmp_path / "profiles.toml", []
+    monkeypatch.setenv("KLAMM_PROFILES", str(profiles))
+    monkeypatch.chdir(tmp_path)
+    with SecureBroker(clock="system") as old, SecureBroker(clock="system", seed=1) as new:
+        for name, broker in (("old", old), ("new", new)):
+            login = broker.client("mover")
+            secrets.append(login.pop("sasl.password"))
+            ca = tmp_path / f"{name}.pem"
+            ca.write_text(login.pop("ssl.ca.pem"))
+            rows = {
+                "bootstrap": login.pop("bootstrap.servers"),
+                **login,
+                "ssl.ca.location": str(ca),
+                "sasl.password": f"${{env:PASSWORD_{name.upper()}}}",
+            }
+            monkeypatch.setenv(f"PASSWORD_{name.upper()}", secrets[-1])
+            lines = "".join(f'"{key}" = "{value}"\n' for key, value in rows.items())
+            with profiles.open("a") as opened:
+                opened.write(f"[{name}]\n{lines}")
+            broker.allow("mover", "all", topic="t")
+            broker.allow("mover", "all", group="*")
+            broker.allow("mover", "all", cluster="kafka-cluster")
+        old.create_topic("t", 1)
+        with klamm.Producer(old.client("mover")) as producer:
+            producer.send("t", b"moved")
+        for arguments in (("--dry-run",), (), ("--json",)):
+            done = CliRunner().invoke(app, ["--log-level", "debug", "move", "@old", "@new", *arguments])
+            assert done.exit_code == 0, (done.output, done.exception)
+            assert [secret for secret in secrets if secret in done.output] == []
+        assert [record.value for record in new.records("t")] == [b"moved"]
+        new.revoke("mover")
+        began_at = time.monotonic()
+        refused = CliRunner().invoke(app, ["move", "@old", "@new"])
+        assert time.monotonic() - began_at < AT_ONCE_S
+        assert refused.exit_code == 1
+        assert "SCRAM-SHA-512: user mover" in refused.output
+    for file in tmp_path.rglob("*"):
+        assert file.is_dir() or [each for each in secrets if each.encode() in file.read_bytes()] == [], file
+
+
+def test_a_profile_that_is_not_there_is_named() -> None:
+    done = CliRunner().invoke(app, ["move", "@nowhere", "./copy"])
+    assert done.exit_code == 2
+    assert "profile nowhere" in done.output

@@ -34,15 +34,16 @@ def move(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="What is copied: HOST:PORT of a running cluster, a data folder, or postgresql://… of a "
-            "database.",
+            help="What is copied: HOST:PORT of a running cluster, or @NAME of a profile, a data folder, or "
+            "postgresql://… of a database.",
         ),
     ],
     target: Annotated[
         str,
         typer.Argument(
             metavar="TARGET",
-            help="Where it is copied to: HOST:PORT, a data folder, which is created if needed, or postgresql://….",
+            help="Where it is copied to: HOST:PORT, @NAME, a data folder, which is created if needed, or "
+            "postgresql://….",
         ),
     ],
     topic: Annotated[
@@ -79,6 +80,7 @@ def move(
 
     \b
       klamm move kafka1:9092 localhost:9092
+      klamm move @old @new
       klamm move ./klamm-data postgresql://db/klamm --topic 'orders*'
       klamm move localhost:9092 ./copy --dry-run
     """
@@ -94,7 +96,7 @@ def move(
             return
         to_end = stack.enter_context(open_end(target, must_exist=False, timeout=timeout))
         if from_end.cluster_id == to_end.cluster_id:
-            raise MoveError(f"{source} and {target} are the same cluster, {from_end.cluster_id}")
+            raise MoveError(f"{from_end.name} and {to_end.name} are the same cluster, {from_end.cluster_id}")
         state = load_state(state_file, from_end.cluster_id, to_end.cluster_id)
         before = sum(each.offsets.target_next for each in state.partitions.values())
         prepare_target(to_end, state, topics)
@@ -106,12 +108,13 @@ def move(
     for each in groups:
         if each.has_members and each.group_id not in failed:
             _say(
-                f"group {each.group_id} has members at {source}: run the command again when they have stopped"
+                f"group {each.group_id} has members at {from_end.name}: run the command again when they have "
+                "stopped"
             )
     for name, error in refused.items():
-        _say(f"topic {name}: its configuration was refused by {target}: {error}")
+        _say(f"topic {name}: its configuration was refused by {to_end.name}: {error}")
     for name, error in failed.items():
-        _say(f"group {name}: its offsets were refused by {target}: {error}")
+        _say(f"group {name}: its offsets were refused by {to_end.name}: {error}")
     if refused or failed:
         raise typer.Exit(FAILED)
 

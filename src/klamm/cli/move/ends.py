@@ -6,14 +6,14 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from klamm.broker.embedded import Broker
 from klamm.broker.net.server import StartError
 from klamm.cli.move.state import MoveError
-from klamm.cli.profiles import profile_settings
+from klamm.cli.profiles import Profile, ProfileError, load_profile, profile_settings, profiles_file
 from klamm.client.admin.admin import Admin
 from klamm.config import ConfigError
 
@@ -25,7 +25,7 @@ class End:
     """A cluster that can be connected to."""
 
     name: str  # as the user wrote it, without a password
-    settings: dict[str, Any]  # of clients
+    settings: dict[str, Any] = field(repr=False)  # of clients, with passwords
     admin: Admin
     cluster_id: str
 
@@ -53,6 +53,9 @@ def open_end(location: str, *, must_exist: bool, timeout: float) -> Iterator[End
         name = without_credentials(location)
         with _served(name, Broker(settings={"klamm.store": location})) as broker:
             yield from _connected(name, broker.bootstrap, {}, timeout, is_served=True)
+    elif location.startswith("@"):
+        profile = _profile(location[1:])
+        yield from _connected(location, profile.bootstrap or "", profile.settings, timeout)
     elif is_folder(location):
         if must_exist and not Path(location).is_dir():
             raise MoveError(f"there is no folder {location}")
@@ -60,6 +63,17 @@ def open_end(location: str, *, must_exist: bool, timeout: float) -> Iterator[End
             yield from _connected(location, broker.bootstrap, {}, timeout, is_served=True)
     else:
         yield from _connected(location, location, profile_settings(), timeout)
+
+
+def _profile(name: str) -> Profile:
+    """A cluster by its name. Raises ConfigError."""
+    try:
+        profile = load_profile(name, profiles_file(os.environ))
+    except ProfileError as error:
+        raise ConfigError(name, str(error)) from error
+    if profile.bootstrap is None:
+        raise ConfigError(name, f"profile {name} has no address: give it bootstrap")
+    return profile
 
 
 @contextmanager
