@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import Resource
 from klamm.client.admin.offsets import EARLIEST, LATEST
+from klamm.errors import TopicAuthorizationError, UnknownTopicOrPartitionError
 from klamm.protocol.types import TopicPartition
 from klamm.spark.audit.one_pass import AuditTask
 from klamm.spark.audit.parquet import PlannedPass, write_tables
@@ -163,8 +164,14 @@ class Audit:
 
 
 def _ends(admin: Admin, topics: list[str]) -> dict[str, dict[int, tuple[int, int]]]:
-    """Where each partition starts and ends; a topic that does not exist has none."""
-    described = admin.describe_topics(topics, raise_errors=False).successes
+    """Where each partition starts and ends; a topic that does not exist has none. Raises KlammError."""
+    results = admin.describe_topics(topics, raise_errors=False)
+    described = results.successes
+    for topic, error in results.errors.items():
+        is_denied = isinstance(error, TopicAuthorizationError)
+        # Only klamm has events; where they may not be read they need not exist.
+        if not isinstance(error, UnknownTopicOrPartitionError) and not (is_denied and topic == EVENTS_TOPIC):
+            raise error
     found: dict[str, dict[int, tuple[int, int]]] = {}
     for topic in topics:
         description = described.get(topic)
