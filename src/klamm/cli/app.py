@@ -141,6 +141,8 @@ def klamm(
         logging.basicConfig(
             level=level, handlers=[log_handler("%(asctime)s %(levelname)s %(name)s: %(message)s")]
         )
+        # What it logs for debugging are all arguments of all calls: passwords in options, too.
+        logging.getLogger("py4j").setLevel(max(level, logging.INFO))
     chosen = Profile()
     if profile is not None:
         try:

@@ -14,7 +14,7 @@ from klamm.cli.cluster import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, Tim
 from klamm.cli.failures import FAILED, MISUSED, fail
 from klamm.cli.output import echo
 from klamm.cli.pipe_checkpoints import adopt, migrate
-from klamm.cli.pipe_jobs import File, jobs, loaded
+from klamm.cli.pipe_jobs import File, cluster, jobs, loaded
 from klamm.cli.pipe_lines import batch_line, explained, found
 from klamm.cli.pipe_redrive import redrive
 from klamm.cli.pipe_status import status
@@ -160,7 +160,7 @@ def pipe(
         **_given(checkpoint=checkpoint, schema_registry=schema_registry),
     }
     with clear_errors():
-        job = jobs().job_of(tables, name=chosen)
+        job = jobs().job_of(tables, name=chosen, **cluster())
     _run(job, master, restarts, as_json)
 
 

@@ -23,7 +23,7 @@ class Profile:
     """One cluster: its address, and settings for every client that talks to it."""
 
     bootstrap: str | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)  # with passwords
 
 
 def profiles_file(environ: Mapping[str, str]) -> Path:

@@ -8,7 +8,7 @@ from klamm.spark.pipe.job import Job
 def reading(job: Job) -> dict[str, str]:
     """The options of the source."""
     options = {
-        "kafka.bootstrap.servers": job.bootstrap,
+        **_clients(job),
         "subscribe": ",".join(job.topics),
         "startingOffsets": job.start,
         "kafka.group.id": job.name,
@@ -27,7 +27,13 @@ def reading(job: Job) -> dict[str, str]:
 
 def writing(job: Job) -> dict[str, str]:
     """The options of the sink."""
-    options = {"kafka.bootstrap.servers": job.bootstrap, "checkpointLocation": job.checkpoint}
+    options = {**_clients(job), "checkpointLocation": job.checkpoint}
     if job.is_exactly_once:
         options |= {"delivery": "exactly-once", "transactionalId": job.name, "commitGroup": job.name}
     return {**options, **job.sink_options}
+
+
+def _clients(job: Job) -> dict[str, str]:
+    """What the clients of both ends have in common: the cluster, and how to log in to it."""
+    named = {f"kafka.{name}": value for name, value in job.client.items()}
+    return {**named, "kafka.bootstrap.servers": job.bootstrap}

@@ -26,6 +26,8 @@ _FINAL: Final[Mapping[str, int]] = {
     "LostRowsError": ROWS_LOST,
     "ManyWritersError": FAILED,
     "UnknownTopicError": FAILED,
+    "SaslAuthenticationError": FAILED,
+    "SslAuthenticationError": FAILED,
     "ConfigError": MISUSED,
 }
 # With its place: the text alone is in the plan that Spark prints with every failure.
@@ -44,6 +46,8 @@ _OUTAGES: Final = frozenset(
     if isinstance(item, type) and issubclass(item, errors.KlammError) and item.retriable is True
 )
 _PASSING: Final = re.compile("|".join(rf"\b{code.name.upper()}\b" for code in ErrorCode if code.retriable))
+
+_DENIED: Final = re.compile(r"\b(TOPIC|GROUP|CLUSTER|TRANSACTIONAL_ID)_AUTHORIZATION_FAILED\b")
 
 # A schema registry that does not answer, or has an error of its own.
 _AWAY: Final = re.compile(r"did not answer|\(5\d\d(\d\d)?\)")
@@ -68,6 +72,8 @@ def final_code(text: str, *, is_analysis: bool = False) -> int | None:
         own = _OWN.match(line)
         if own is not None and own[1] in _FINAL:
             return _FINAL[own[1]]
+        if own is not None and _DENIED.search(own[2]):
+            return FAILED
     return BAD_BATCH if _BAD_VALUE.search(said) else None
 
 

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 
 from klamm.config import ConfigError
 
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 NO_SESSION: Final = "SESSION_OR_CONTEXT_NOT_EXISTS"
 WITH_SCHEMAS: Final = ("avro", "json-schema", "protobuf")  # of a registry
 FORMATS: Final = ("raw", "json", "csv", *WITH_SCHEMAS)
@@ -27,6 +28,7 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
         "delivery",
         "trigger",
         "schema_registry",
+        "client",
         "source",
         "transform",
         "sink",
@@ -63,10 +65,11 @@ class Job:
     sink_format: str = "json"
     mode: str = "append"
     parallelism: int | None = None
-    source_options: Mapping[str, str] = field(default_factory=dict)
-    sink_options: Mapping[str, str] = field(default_factory=dict)
-    spark: Mapping[str, str] = field(default_factory=dict)
-    schema_registry: str | None = None
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)  # Kafka's settings of both ends
+    source_options: Mapping[str, str] = field(default_factory=dict, repr=False)  # with passwords, perhaps
+    sink_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
+    schema_registry: str | None = field(default=None, repr=False)
     sink_schema: str | None = None
     dead_start: str | None = None  # where the source of dead letters starts, if not at `start`
 
@@ -91,18 +94,26 @@ class Job:
         return tuple(name for name in self.topics if name in (self.target, self.dead_letters))
 
 
-def load_job(path: Path) -> Job:
-    """Read a job file; raises ConfigError."""
+def load_job(
+    path: Path, *, bootstrap: str = DEFAULT_BOOTSTRAP, client: Mapping[str, str] | None = None
+) -> Job:
+    """Read a job file; raises ConfigError. The address and the settings of clients are for what it lacks."""
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(str(path), f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), f"{path} is not TOML: {error}") from None
-    return job_of(tree, name=path.stem)
+    return job_of(tree, name=path.stem, bootstrap=bootstrap, client=client)
 
 
-def job_of(tree: Mapping[str, Any], *, name: str) -> Job:
+def job_of(
+    tree: Mapping[str, Any],
+    *,
+    name: str,
+    bootstrap: str = DEFAULT_BOOTSTRAP,
+    client: Mapping[str, str] | None = None,
+) -> Job:
     """A job from the tables of its file."""
     _check_keys(tree, "")
     source, transform, sink = (_table(tree, part) for part in ("source", "transform", "sink"))
@@ -114,7 +125,7 @@ def job_of(tree: Mapping[str, Any], *, name: str) -> Job:
         raise ConfigError("source.topics", 'source.topics is missing: write topics = ["orders"]')
     job = Job(
         name=chosen,
-        bootstrap=_text(tree, "bootstrap", "127.0.0.1:9092"),
+        bootstrap=_text(tree, "bootstrap", bootstrap),
         topics=tuple(topics),
         target=_required(sink, "sink", "topic", '"revenue"'),
         checkpoint=_text(tree, "checkpoint", f"checkpoints/{chosen}"),
@@ -131,6 +142,7 @@ def job_of(tree: Mapping[str, Any], *, name: str) -> Job:
         sink_format=_choice(sink, "sink.format", FORMATS, "json"),
         mode=_choice(sink, "sink.mode", _MODES, "append"),
         parallelism=_number(sink, "sink.parallelism"),
+        client={**(client or {}), **_settings(tree.get("client", {}), "client")},
         source_options=_options(source, "source"),
         sink_options=_options(sink, "sink"),
         schema_registry=_text(tree, "schema_registry", "") if "schema_registry" in tree else None,
@@ -279,9 +291,12 @@ def _number(table: Mapping[str, Any], full: str) -> int | None:
 
 
 def _options(table: Mapping[str, Any], part: str) -> dict[str, str]:
-    found = table.get("options", {})
-    if not isinstance(found, dict) or any(isinstance(value, dict) for value in found.values()):
-        raise ConfigError(f"{part}.options", f'{part}.options needs quoted names: "kafka.client.id" = "me"')
+    return _settings(table.get("options", {}), f"{part}.options", "kafka.client.id")
+
+
+def _settings(found: Any, full: str, example: str = "security.protocol") -> dict[str, str]:
+    if not isinstance(found, dict) or any(isinstance(value, dict | list) for value in found.values()):
+        raise ConfigError(full, f'{full} needs quoted names: "{example}" = "..."')
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()
     }

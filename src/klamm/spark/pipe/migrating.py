@@ -11,7 +11,7 @@ from klamm.spark.pipe.checkpoints import Checkpoint, CheckpointError, read_check
 from klamm.spark.pipe.ends import reading, writing
 from klamm.spark.pipe.folders import files_in, has_folder, move_aside
 from klamm.spark.pipe.job import Job
-from klamm.spark.pipe.record import JobRecord, RecordError, read_record, record_of, write_record
+from klamm.spark.pipe.record import JobRecord, RecordError, read_record, record_of, with_secrets, write_record
 from klamm.spark.read.lookup import ClusterLookup
 from klamm.spark.read.positions import Positions, from_json
 from klamm.spark.write.decisions import is_decided
@@ -128,7 +128,7 @@ def _as_it_was(job: Job, record: JobRecord | None) -> Job:
         job,
         name=str(was.get("name", job.name)),
         delivery=str(was.get("delivery", job.delivery)),
-        sink_options=dict(was.get("sink.options") or {}),
+        sink_options=with_secrets(was.get("sink.options") or {}, job.sink_options),
         dead_letters=was.get("source.dead_letters"),
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -16,6 +17,8 @@ from typing import Any, Final
 
 import pyspark
 
+from klamm.client.config import CONSUMER
+from klamm.spark.options.names import CLIENT_PREFIX
 from klamm.spark.pipe.folders import exists, replace_text, text_of
 from klamm.spark.pipe.job import Job
 from klamm.spark.pipe.plan import PlanFacts
@@ -24,6 +27,8 @@ from klamm.version import __version__
 
 NAME: Final = "klamm-job.json"
 FORMAT: Final = 1
+HIDDEN: Final = "[hidden]"  # in place of a secret: the file is for everybody who may see the checkpoint
+_LIKE_SECRETS: Final = r"(?i)secret|password|token|access[.]?key|user[.]?info"  # as Spark hides values
 
 
 class RecordError(Exception):
@@ -49,14 +54,14 @@ def record_of(job: Job, *, cluster_id: str | None = None, plan: PlanFacts | None
         "name": job.name,
         "delivery": job.delivery,
         "trigger": job.trigger,
-        "schema_registry": job.schema_registry,
+        "schema_registry": _without_user(job.schema_registry),
         "source.topics": sorted(job.topics),
         "source.format": job.source_format,
         "source.schema": job.schema,
         "source.start": job.start,
         "source.dead_letters": job.dead_letters,
         "source.max_per_batch": job.max_per_batch,
-        "source.options": dict(job.source_options),
+        "source.options": without_secrets(job.source_options),
         "transform.sql": job.sql,
         "transform.function": job.function,
         "code": _code_of(job.function),
@@ -66,12 +71,38 @@ def record_of(job: Job, *, cluster_id: str | None = None, plan: PlanFacts | None
         "sink.schema": job.sink_schema,
         "sink.mode": job.mode,
         "sink.parallelism": job.parallelism,
-        "sink.options": dict(job.sink_options),
-        "spark": dict(job.spark),
+        "sink.options": without_secrets(job.sink_options),
+        "spark": without_secrets(job.spark),
     }
     return JobRecord(
         settings=settings, spark=pyspark.__version__, klamm=__version__, cluster_id=cluster_id, plan=plan
     )
+
+
+def without_secrets(options: Mapping[str, str]) -> dict[str, str]:
+    """Options as they may be written down."""
+    return {name: HIDDEN if _is_secret(name) else value for name, value in options.items()}
+
+
+def with_secrets(written: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """Options that were written down, with the secrets of today."""
+    return {
+        name: now.get(name, value) if value == HIDDEN else value
+        for name, value in written.items()
+        if value != HIDDEN or name in now
+    }
+
+
+def _is_secret(name: str) -> bool:
+    setting = CONSUMER.settings.get(name.lower().removeprefix(CLIENT_PREFIX))
+    return (setting is not None and setting.is_sensitive) or re.search(_LIKE_SECRETS, name) is not None
+
+
+def _without_user(url: str | None) -> str | None:
+    if url is None or "@" not in url:
+        return url
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{HIDDEN}@{rest.rpartition('@')[2]}"
 
 
 def _code_of(function: str | None) -> str | None:
