@@ -65,7 +65,7 @@ def there_and_back(settings: dict[str, Any], topic: str) -> list[bytes | None]:
 
 
 def fails_at_once(settings: dict[str, Any], error: type[Exception], cause: str) -> None:
-    """Admin, producer and consumer raise the error long before their time-outs, and without the secret."""
+    """Every client raises the error long before its time-outs, and without the secret."""
 
     def admin() -> None:
         with klamm.Admin(settings) as client:
@@ -80,7 +80,35 @@ def fails_at_once(settings: dict[str, Any], error: type[Exception], cause: str) 
             client.subscribe(["t"])
             client.poll(30)
 
-    for run in (admin, producer, consumer):
+    def flushing() -> None:
+        with klamm.Producer(settings) as client:
+            waiting = client.send("t", b"x")
+            client.flush(30)
+            waiting.result(0)
+
+    def transactions() -> None:
+        with klamm.Producer(settings, transactional_id="x") as client:
+            client.init_transactions()
+
+    async def asynchronous() -> None:
+        async with klamm.aio.Producer(settings) as client:
+            await client.send("t", b"x")
+
+    async def reading() -> None:
+        async with klamm.aio.Consumer(settings, group_id="g") as client:
+            await client.subscribe(["t"])
+            await client.poll(30)
+
+    runs = (
+        admin,
+        producer,
+        consumer,
+        flushing,
+        transactions,
+        lambda: asyncio.run(asynchronous()),
+        lambda: asyncio.run(reading()),
+    )
+    for run in runs:
         began_at = time.monotonic()
         with pytest.raises(error, match=cause) as raised:
             run()
@@ -193,6 +221,68 @@ def test_a_client_certificate_that_is_missing_untrusted_or_expired_is_an_error_a
 def test_plain_text_to_a_tls_port_is_an_error_at_once(kafka: Secured) -> None:
     settings = {"bootstrap.servers": f"127.0.0.1:{kafka.ports['SSL']}"}
     fails_at_once(settings, SslAuthenticationError, "this is a TLS listener")
+
+
+def test_tls_to_a_plain_port_is_an_error_at_once(kafka: Secured) -> None:
+    settings = kafka.client("SSL", **{"bootstrap.servers": kafka.kafka.bootstrap})
+    fails_at_once(settings, SslAuthenticationError, "the listener has no TLS: set security.protocol")
+
+
+@pytest.mark.parametrize("listener", ["SASLP", "SASLS"])
+def test_no_login_where_one_is_required_is_an_error_at_once(kafka: Secured, listener: str) -> None:
+    settings = kafka.client(listener)
+    settings["security.protocol"] = {"SASLP": "PLAINTEXT", "SASLS": "SSL"}[listener]
+    fails_at_once(settings, SaslAuthenticationError, "requires a login: .* it offers: OAUTHBEARER, PLAIN")
+
+
+def test_a_login_where_there_is_none_is_an_error_at_once(kafka: Secured) -> None:
+    fails_at_once(
+        kafka.client("SSL", **{"security.protocol": "SASL_SSL"}, **password("PLAIN")),
+        SaslAuthenticationError,
+        "the listener has no SASL: set security.protocol",
+    )
+
+
+@pytest.mark.parametrize("cause", ["its password is wrong", "its port has no TLS"])
+def test_the_classes_of_other_libraries_fail_at_once_too(kafka: Secured, cause: str) -> None:
+    is_password = cause == "its password is wrong"
+    address = f"127.0.0.1:{kafka.ports['SASLS']}" if is_password else kafka.kafka.bootstrap
+    expected = "SCRAM-SHA-256: user alice" if is_password else "the listener has no TLS"
+    ca = str(kafka.authority.certificate)
+    login = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_plain_username": USER, "sasl_plain_password": "no"}
+    theirs: dict[str, Any] = {"bootstrap_servers": address, "security_protocol": "SASL_SSL", **login}
+    confluent = {
+        "bootstrap.servers": address,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": ca,
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": USER,
+        "sasl.password": "no",
+    }
+
+    def kafka_python() -> None:
+        with KafkaProducer(**theirs, ssl_cafile=ca) as client:
+            client.send("t", b"x").get(30)
+
+    async def aiokafka() -> None:
+        context = ssl.create_default_context(cafile=ca)
+        async with AIOKafkaProducer(**theirs, ssl_context=context) as client:
+            await client.send_and_wait("t", b"x")
+
+    def transactions() -> None:
+        ConfluentProducer({**confluent, "transactional.id": "x"}).init_transactions(30)
+
+    def delivery() -> None:
+        client, errors = ConfluentProducer(confluent), []
+        client.produce("t", b"x", on_delivery=lambda error, _: errors.append(str(error)))
+        assert client.flush(30) == 0
+        raise RuntimeError(errors[0])
+
+    for run in (kafka_python, lambda: asyncio.run(aiokafka()), transactions, delivery):
+        began_at = time.monotonic()
+        with pytest.raises(Exception, match=expected):
+            run()
+        assert time.monotonic() - began_at < AT_ONCE_S
 
 
 def test_a_session_is_renewed_on_the_same_connection(

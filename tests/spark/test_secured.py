@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from klamm.testing import SecureBroker
 
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
-AT_ONCE_S = 30.0  # with Python workers that start; every time-out of a client is longer
+AT_ONCE_S = 10.0  # with Python workers that start; every time-out of a client is longer
 ROWS = 20
 
 
@@ -99,7 +99,12 @@ def test_a_wrong_password_fails_at_once_and_is_not_in_the_error(
     def write() -> None:
         rows.write.format("klamm").mode("append").options(**given, topic="t-wrong").save()
 
-    for run in (read, write):
+    def stream() -> None:
+        frame = spark.readStream.format("klamm").options(**given, subscribe="t-in").load()
+        query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
+        query.awaitTermination(60)
+
+    for run in (read, write, stream):
         began = time.monotonic()
         with pytest.raises(Exception, match="SCRAM-SHA-512: user alice") as raised:
             run()

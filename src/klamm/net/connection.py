@@ -57,6 +57,7 @@ class NodeConnection:
         self.last_used_ms = 0
         self.opened_at_ms = 0
         self.login_due_at_ms: int | None = None  # when to begin the next session
+        self._suspects_sasl = False  # it closed a connection without a login at the first request
 
     @property
     def load(self) -> int:
@@ -94,7 +95,8 @@ class NodeConnection:
         def log_in(mechanism: Mechanism | None) -> None:
             link = self.link
             assert link is not None
-            link.send(wire.open(self.network.config.request_timeout_ms, self.network.now_ms, mechanism))
+            timeout_ms, now_ms = self.network.config.request_timeout_ms, self.network.now_ms
+            link.send(wire.open(timeout_ms, now_ms, mechanism, asks_for_sasl=self._suspects_sasl))
 
         if self.network.config.security.has_sasl:
             self._with_mechanism(wire, log_in, self._refused)
@@ -224,6 +226,7 @@ class NodeConnection:
         if error is None and self.state is ConnectionState.OPENING:
             cause = "it closed the connection at once; for TLS set security.protocol to SSL or SASL_SSL"
         elif error is None and self.wire is not None and self.wire.may_need_login:
+            self._suspects_sasl = True
             cause = (
                 "the broker closed the connection at the first request; if the listener requires SASL, set "
                 "security.protocol to SASL_SSL or SASL_PLAINTEXT"

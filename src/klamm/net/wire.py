@@ -27,7 +27,7 @@ from klamm.records.core import new_buffer
 from klamm.version import __version__
 
 if TYPE_CHECKING:
-    from klamm.net.security.login import Login
+    from klamm.net.security.login import Login, SaslQuestion
     from klamm.net.security.sasl import Mechanism
 
 NEGOTIATION_VERSION: Final = 4
@@ -87,16 +87,28 @@ class Wire:
         self.features: Mapping[str, int] = {}
         self.is_ready = False
         self._mechanism: Mechanism | None = None  # of the first login, when the versions are known
-        self._login: Login | None = None  # in progress: no other requests are sent meanwhile
+        self._asks_for_sasl = False
+        self._login: Login | SaslQuestion | None = None  # in progress: no other requests are sent meanwhile
         self.has_answered = False  # a request of the client, beyond versions and login
         self.session_lifetime_ms = 0  # of the last login; 0: it does not end
         self.in_flight: deque[tuple[int, Call]] = deque()
         self._large: bytearray | None = None  # a large response, and how much of it came
         self._large_came = 0
 
-    def open(self, timeout_ms: int, now_ms: int, mechanism: Mechanism | None = None) -> list[Buffer]:
-        """ApiVersions, the first request of every connection; then a login, if there is a mechanism."""
+    def open(
+        self,
+        timeout_ms: int,
+        now_ms: int,
+        mechanism: Mechanism | None = None,
+        *,
+        asks_for_sasl: bool = False,
+    ) -> list[Buffer]:
+        """ApiVersions, the first request of every connection; then a login, if there is a mechanism.
+
+        Without one, the broker can be asked whether it requires it.
+        """
         self._mechanism = mechanism
+        self._asks_for_sasl = asks_for_sasl and mechanism is None
         return self._negotiate(NEGOTIATION_VERSION, timeout_ms, now_ms)
 
     @property
@@ -117,11 +129,16 @@ class Wire:
 
     def _begin_login(self, mechanism: Mechanism, timeout_ms: int, now_ms: int) -> list[Buffer]:
         # Imported here: few connections need it.
-        from klamm.net.security.login import HANDSHAKE_VERSION, NO_SASL, Login  # noqa: PLC0415
+        from klamm.net.security.login import NO_SASL, Login  # noqa: PLC0415
 
         if ApiKey.SASL_HANDSHAKE not in self._versions:
             raise SaslAuthenticationError(NO_SASL)
-        self._login = login = Login(mechanism)
+        return self._shake_hands(Login(mechanism), timeout_ms, now_ms)
+
+    def _shake_hands(self, login: Login | SaslQuestion, timeout_ms: int, now_ms: int) -> list[Buffer]:
+        from klamm.net.security.login import HANDSHAKE_VERSION  # noqa: PLC0415
+
+        self._login = login
         return self._ask_login(
             ApiKey.SASL_HANDSHAKE, login.begin(), timeout_ms, now_ms, max_version=HANDSHAKE_VERSION
         )
@@ -132,18 +149,15 @@ class Wire:
         call = Call(api_key, request, lambda _response, _error: None, timeout_ms)
         return self._send(call, self.version_for(api_key, max_version), now_ms)
 
-    def _logged_in(self, login: Login, call: Call, response: Any, now_ms: int) -> list[Buffer]:
+    def _logged_in(self, login: Login | SaslQuestion, call: Call, response: Any, now_ms: int) -> list[Buffer]:
         """The next step of a login."""
-        if call.api_key is ApiKey.SASL_HANDSHAKE:
-            request = login.handshaken(response)
-        else:
-            following = login.answered(response)
-            if following is None:
-                self._login = None
-                self.session_lifetime_ms = login.session_lifetime_ms
-                self._opened()
-                return []
-            request = following
+        is_handshake = call.api_key is ApiKey.SASL_HANDSHAKE
+        request = login.handshaken(response) if is_handshake else login.answered(response)
+        if request is None:
+            self._login = None
+            self.session_lifetime_ms = login.session_lifetime_ms
+            self._opened()
+            return []
         return self._ask_login(ApiKey.SASL_AUTHENTICATE, request, call.timeout_ms, now_ms)
 
     def version_for(self, api_key: ApiKey, max_version: int = 32767) -> int:
@@ -274,6 +288,10 @@ class Wire:
             self.features = {item.name: item.max_version_level for item in response.finalized_features}
         if self._mechanism is not None:
             return self._begin_login(self._mechanism, call.timeout_ms, now_ms)
+        if self._asks_for_sasl and ApiKey.SASL_HANDSHAKE in self._versions:
+            from klamm.net.security.login import SaslQuestion  # noqa: PLC0415
+
+            return self._shake_hands(SaslQuestion(), call.timeout_ms, now_ms)
         self._opened()
         return []
 

@@ -54,6 +54,31 @@ class Login:
         return None
 
 
+class SaslQuestion:
+    """Does a listener require a login? Asked where it closed a connection that had none.
+
+    One without SASL refuses the handshake and stays; one with SASL answers with what it offers.
+    """
+
+    session_lifetime_ms = 0
+
+    def begin(self) -> SaslHandshakeRequest:
+        return SaslHandshakeRequest(mechanism="PLAIN")
+
+    def handshaken(self, response: SaslHandshakeResponse) -> None:
+        """Raises SaslAuthenticationError when there is no way in without a login."""
+        if response.error_code not in (ErrorCode.none, ErrorCode.unsupported_sasl_mechanism):
+            return
+        offered = ", ".join(sorted(map(_shown, response.mechanisms))) or "none"
+        raise SaslAuthenticationError(
+            "the listener requires a login: set security.protocol to SASL_SSL or SASL_PLAINTEXT and "
+            f"sasl.mechanism to one that it offers: {offered}"
+        )
+
+    def answered(self, response: SaslAuthenticateResponse) -> SaslAuthenticateRequest | None:
+        raise AssertionError("no token was sent")
+
+
 def _shown(text: str) -> str:
     """A text of the broker for an error message: short, without control characters."""
     return "".join(character if character.isprintable() else "?" for character in text[:200])

@@ -8,6 +8,7 @@ from typing import Final
 
 from klamm.errors import DisconnectedError, KlammError, SslAuthenticationError
 from klamm.net.network import Address, Link, LinkEvents, Transport
+from klamm.net.security.plain_question import PlainQuestion
 from klamm.net.security.tls_bytes import TlsBytes
 from klamm.protocol.types import Buffer
 
@@ -43,6 +44,9 @@ _ALERT_ADVICE: Final = (
         "client and broker have no cipher in common, or the broker requires a client certificate",
     ),
 )
+_WITHOUT_TLS: Final = (
+    "set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or use the port of a TLS listener"
+)
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL", "HTTP_REQUEST")
 
 
@@ -54,19 +58,27 @@ class TlsTransport:
         self._context = context
 
     def connect(self, address: Address, events: LinkEvents) -> Link:
-        link = TlsLink(self._context, address[0], events)
+        link = TlsLink(self._context, address, self._transport, events)
         link.attach(self._transport.connect(address, link))
         return link
 
 
 class TlsLink:
-    """One connection: to its owner a link, to the transport below what receives the events."""
+    """One connection: to its owner a link, to the transport below what receives the events.
 
-    def __init__(self, context: ssl.SSLContext, host: str, events: LinkEvents) -> None:
+    A listener without TLS takes the first message for a request that is too large, and closes the connection,
+    as a broker that stops does. A second connection tells which: only the former answers without TLS.
+    """
+
+    def __init__(
+        self, context: ssl.SSLContext, address: Address, transport: Transport, events: LinkEvents
+    ) -> None:
         self._events = events
         self._context = context
+        self._address = address
+        self._transport = transport
         # A final dot is part of a name for resolvers, not of one in a certificate.
-        self._host = host.rstrip(".")
+        self._host = address[0].rstrip(".")
         self._tls: TlsBytes | None = None  # once there is a connection
         self._below: Link | None = None
         self._has_received = False
@@ -113,8 +125,23 @@ class TlsLink:
     def lost(self, error: OSError | KlammError | None) -> None:
         is_closed = error is None or isinstance(error, ConnectionError)
         if is_closed and self._tls is not None and not self._tls.is_open:
-            error = DisconnectedError(_closed(has_received=self._has_received))
+            if not self._has_received and not self._is_over:
+                question = PlainQuestion(self._answered)
+                self._below = question.link = self._transport.connect(self._address, question)
+                return
+            error = DisconnectedError("the broker closed the connection during the TLS handshake")
         self._lose(error)
+
+    def _answered(self, *, is_plain: bool) -> None:
+        """Whether the listener speaks without TLS is known."""
+        if self._below is not None:
+            self._below.close()
+        if is_plain:
+            self._lose(SslAuthenticationError(f"TLS: the listener has no TLS: {_WITHOUT_TLS}"))
+        else:
+            self._lose(
+                DisconnectedError("the broker closed the connection at the start of the TLS handshake")
+            )
 
     def _lose(self, error: OSError | KlammError | None) -> None:
         if not self._is_over:
@@ -165,15 +192,6 @@ class TlsLink:
             self._below.close()
 
 
-def _closed(*, has_received: bool) -> str:
-    if has_received:
-        return "the broker closed the connection during the TLS handshake"
-    return (
-        "the broker closed the connection at the start of the TLS handshake; if this listener has no TLS, "
-        "set security.protocol to PLAINTEXT or SASL_PLAINTEXT"
-    )
-
-
 def explain(error: ssl.SSLError) -> str:
     """What a failure of TLS means, and what to do."""
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -181,10 +199,7 @@ def explain(error: ssl.SSLError) -> str:
         return f"TLS: the certificate of the broker is refused: {error.verify_message}; {advice}"
     reason = error.reason or str(error)
     if any(name in reason for name in _NO_TLS):
-        return (
-            "TLS: the answer is not TLS: set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or use the "
-            "port of a TLS listener"
-        )
+        return f"TLS: the answer is not TLS: {_WITHOUT_TLS}"
     for name, advice in _ALERT_ADVICE:
         if name in reason:
             return f"TLS: {advice} ({reason})"

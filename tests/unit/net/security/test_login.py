@@ -144,6 +144,39 @@ def test_a_listener_that_wants_sasl_is_named_when_it_hangs_up() -> None:
     assert "if the listener requires SASL, set security.protocol to SASL_SSL" in str(world.error())
 
 
+def hung_up_on() -> World:
+    """A client without a login: the listener hung up, and is asked when the client connects again."""
+    world = World(Security())
+    world.ask()
+    world.take(ApiKey.LIST_GROUPS)
+    world.transport.links[0].events.lost(None)
+    world.at(1_000)
+    world.ask()
+    assert world.pending == [ApiKey.SASL_HANDSHAKE]
+    return world
+
+
+@pytest.mark.parametrize("code", [ErrorCode.none, ErrorCode.unsupported_sasl_mechanism])
+def test_a_listener_that_wants_sasl_is_an_error_with_what_it_offers(code: ErrorCode) -> None:
+    world = hung_up_on()
+    world.take(ApiKey.SASL_HANDSHAKE).answer(
+        SaslHandshakeResponse(error_code=code, mechanisms=["SCRAM-SHA-512", "PLAIN"])
+    )
+    error = world.endings[1][1]
+    assert isinstance(error, SaslAuthenticationError)
+    assert "the listener requires a login: set security.protocol to SASL_SSL" in str(error)
+    assert "it offers: PLAIN, SCRAM-SHA-512" in str(error)
+
+
+def test_a_listener_without_sasl_that_hung_up_for_another_cause_is_used_again() -> None:
+    world = hung_up_on()
+    world.take(ApiKey.SASL_HANDSHAKE).answer(
+        SaslHandshakeResponse(error_code=ErrorCode.illegal_sasl_state, mechanisms=[])
+    )
+    world.take(ApiKey.LIST_GROUPS).answer(ListGroupsResponse())
+    assert world.endings[1][1] is None
+
+
 def test_a_broker_that_hangs_up_later_is_not_suspected_of_sasl() -> None:
     world = World(Security())
     world.ask()

@@ -201,16 +201,93 @@ def test_an_answer_that_is_not_tls_is_an_error_at_once(authority: Authority, ans
     assert "the answer is not TLS: set security.protocol to PLAINTEXT" in owner.loss
 
 
-def test_a_connection_closed_at_the_start_may_be_a_plain_listener(authority: Authority) -> None:
-    owner = Owner()
-    link = TlsTransport(Server(authority.issue("broker")), tls_context(trusting(authority))).connect(
-        ("localhost", 9092), owner
-    )
+class Listener:
+    """One that closes the first connection; what it says on the second one is up to the test."""
+
+    def __init__(self) -> None:
+        self.opened: list[LinkEvents] = []
+        self.sent = b""
+        self.closed = 0
+
+    def connect(self, address: Address, events: LinkEvents) -> Listener:
+        self.opened.append(events)
+        return self
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        self.sent = b"".join(map(bytes, parts))
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def hung_up_on(authority: Authority) -> tuple[Listener, Owner, TlsLink]:
+    """A client whose first message was answered with the end of the connection."""
+    listener, owner = Listener(), Owner()
+    link = TlsTransport(listener, tls_context(trusting(authority))).connect(("localhost", 9092), owner)
     assert isinstance(link, TlsLink)
     link.connected()
+    assert listener.sent.startswith(b"\x16\x03")
+    link.lost(None)
+    assert owner.losses == []
+    assert len(listener.opened) == 2
+    return listener, owner, link
+
+
+def test_a_listener_without_tls_is_known_by_its_answer_to_a_plain_request(authority: Authority) -> None:
+    listener, owner, _ = hung_up_on(authority)
+    question = listener.opened[1]
+    question.connected()
+    assert listener.sent == bytes.fromhex("0000000a 0012 0000 6b6c616d ffff")  # ApiVersions 0, no client id
+    question.received(bytes.fromhex("0000001a 6b6c"))
+    assert owner.losses == []
+    question.received(bytes.fromhex("616d 0000"))
+    assert isinstance(owner.losses[0], SslAuthenticationError)
+    assert "the listener has no TLS: set security.protocol to PLAINTEXT" in owner.loss
+    assert listener.closed == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,  # closed as well: a broker that stops
+        ConnectionRefusedError(111, "Connection refused"),
+        bytes.fromhex("15030300020250 00"),  # a TLS listener complains
+        bytes.fromhex("0000001a 00000001"),  # some other protocol
+        bytes.fromhex("7000001a 6b6c616d"),
+    ],
+)
+def test_whatever_else_it_answers_the_client_tries_again(
+    authority: Authority, answer: bytes | OSError | None
+) -> None:
+    listener, owner, _ = hung_up_on(authority)
+    question = listener.opened[1]
+    if isinstance(answer, bytes):
+        question.connected()
+        question.received(answer)
+        question.lost(None)
+    else:
+        question.lost(answer)
+    assert isinstance(owner.losses[0], DisconnectedError)
+    assert "closed the connection at the start of the TLS handshake" in owner.loss
+
+
+def test_a_client_that_gives_up_meanwhile_hears_nothing_more(authority: Authority) -> None:
+    listener, owner, link = hung_up_on(authority)
+    link.close()
+    assert listener.closed == 1
+    listener.opened[1].lost(None)
+    assert owner.losses == []
+
+
+def test_a_connection_closed_later_in_the_handshake_is_not_suspected(authority: Authority) -> None:
+    listener, owner = Listener(), Owner()
+    link = TlsTransport(listener, tls_context(trusting(authority))).connect(("localhost", 9092), owner)
+    assert isinstance(link, TlsLink)
+    link.connected()
+    link.received(b"\x16\x03\x03")
     link.lost(None)
     assert isinstance(owner.losses[0], DisconnectedError)
-    assert "if this listener has no TLS" in owner.loss
+    assert len(listener.opened) == 1
 
 
 def test_a_refused_connection_keeps_its_own_cause(authority: Authority) -> None:
