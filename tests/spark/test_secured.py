@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from klamm.testing import SecureBroker
 
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
-AT_ONCE_S = 10.0  # with Python workers that start; every time-out of a client is longer
+AT_ONCE_S = 20.0  # with Python workers that start; every time-out of a client is longer
 ROWS = 20
 
 
