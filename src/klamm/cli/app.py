@@ -53,7 +53,9 @@ A Kafka-protocol broker, and tools for any Kafka cluster.
   klamm up --secure           the same with TLS, a user with a password, and ACLs
   klamm produce TOPIC         send lines of standard input
   klamm consume TOPIC...      print records as they arrive
+  klamm groups diagnose       what is wrong with consumer groups, why, and what to do
   klamm groups explain GROUP  why a consumer group rebalanced
+  klamm doctor                why a connection fails
   klamm dump FILE...          print the content of log files
   klamm assign                who gets which partition, by assignor, without a broker
   klamm audit                 history of groups and transactions, as tables and a report
@@ -63,6 +65,9 @@ A Kafka-protocol broker, and tools for any Kafka cluster.
   klamm ctl clock advance 2h  move the time of a broker for tests
 
 See `klamm COMMAND --help` for options and examples.
+
+Exit codes: 0 done, 1 failed, 2 invalid command line or setting, 3 a check found what needs attention, 130
+interrupted with Ctrl-C. `klamm pipe` has more.
 """
 
 
@@ -77,6 +82,9 @@ class LazyGroup(TyperGroup):
             return None
         command: Any = typer.main.get_command(importlib.import_module(f"klamm.cli.{COMMANDS[cmd_name]}").app)
         command.name = cmd_name
+        # Only klamm as a whole has completion.
+        command.params = [each for each in command.params if not str(each.name).endswith("_completion")]
+        _list_whole_sentences(command)
         return command
 
     def invoke(self, ctx: Any) -> Any:
@@ -84,6 +92,14 @@ class LazyGroup(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
+
+
+def _list_whole_sentences(command: Any) -> None:
+    """Lists of commands have the first sentence of each: whole, where click would cut it at 80 columns."""
+    first = " ".join((command.help or "").split("\n\n")[0].split())
+    command.short_help = first.partition(". ")[0].rstrip(".") + "."
+    for each in getattr(command, "commands", {}).values():
+        _list_whole_sentences(each)
 
 
 app = typer.Typer(
@@ -112,7 +128,8 @@ def klamm(
             "--bootstrap",
             "-b",
             metavar="HOST:PORT",
-            help="The address of a broker of the cluster, for every subcommand.",
+            help="The address of a broker of the cluster, for every subcommand; default: that of the "
+            "profile, else 127.0.0.1:9092.",
         ),
     ] = None,
     profile: Annotated[
@@ -121,12 +138,18 @@ def klamm(
             "--profile",
             metavar="NAME",
             envvar="KLAMM_PROFILE",
-            help="A cluster by its name in ~/.config/klamm/profiles.toml.",
+            help="A cluster by its name in ~/.config/klamm/profiles.toml, or in the file that "
+            "KLAMM_PROFILES names; default: none.",
         ),
     ] = None,
     log_level: Annotated[
         str | None,
-        typer.Option("--log-level", metavar="LEVEL", help="Log level: debug, info, warning, error."),
+        typer.Option(
+            "--log-level",
+            metavar="LEVEL",
+            help="What is logged on standard error: debug, info, warning or error; default: info for `up`, "
+            "warning for other commands.",
+        ),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)

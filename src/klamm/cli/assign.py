@@ -40,14 +40,24 @@ def assign(
         typer.Option(
             "--racks",
             metavar="MEMBER=RACK,...",
-            help="The racks of members; leaders of partitions are in these racks by turns.",
+            help="The racks of members; leaders of partitions are in them by turns; default: no racks.",
         ),
     ] = None,
     leave: Annotated[
-        str | None, typer.Option("--leave", metavar="MEMBER,...", help="Members that leave the group then.")
+        str | None,
+        typer.Option(
+            "--leave",
+            metavar="MEMBER,...",
+            help="Members that leave the group after its first assignment; default: none.",
+        ),
     ] = None,
     join: Annotated[
-        str | None, typer.Option("--join", metavar="MEMBER,...", help="Members that join only then.")
+        str | None,
+        typer.Option(
+            "--join",
+            metavar="MEMBER,...",
+            help="Those of --members that join only after the first assignment; default: none.",
+        ),
     ] = None,
     comparing: Annotated[
         str,
@@ -58,14 +68,18 @@ def assign(
         ),
     ] = _USUAL,
     svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Write a picture of the result to this file.")
+        Path | None,
+        typer.Option(
+            "--svg", metavar="FILE", help="Write a picture of the result to this file; default: no picture."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare assignors: who gets which partition, what moves when members leave or join, how uneven it is.
+    """Compare assignors: who gets which partition, and what moves when members leave or join.
 
-    No broker is needed. Assignors of clients are range, roundrobin, sticky, cooperative-sticky, random,
-    rack-leader and broadcast; of the coordinator uniform, rack, server:range and server:rack-leader.
+    It shows how uneven the result is, too, and needs no broker. Assignors of clients are range, roundrobin,
+    sticky, cooperative-sticky, random, rack-leader and broadcast; of the coordinator uniform, rack,
+    server:range and server:rack-leader.
 
     \b
       klamm assign --topics t0:2,t1:2,t2:2,t3:2 --members C0,C1,C2 --leave C1

@@ -94,7 +94,8 @@ def consume(
             "--format",
             "-f",
             metavar="FORMAT",
-            help=f"{FORMAT_HELP}; \\n, \\t, \\xHH; or kafka: as Kafka's formatters of internal topics.",
+            help=f"{FORMAT_HELP}; \\n, \\t, \\xHH; or kafka: as Kafka's formatters of internal topics; "
+            "default: the value.",
         ),
     ] = None,
     keys: Annotated[bool, typer.Option("--keys", help="Print the key and a tab before the value.")] = False,
@@ -125,7 +126,8 @@ def consume(
             "--schema-registry",
             metavar="URL",
             envvar="KLAMM_SCHEMA_REGISTRY",
-            help="The schema registry whose Avro, JSON Schema and Protobuf values are printed as JSON.",
+            help="Print values of Avro, JSON Schema and Protobuf as JSON, with the schemas of the registry "
+            "at this URL; default: byte for byte.",
         ),
     ] = None,
     setting: Annotated[

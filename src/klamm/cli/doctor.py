@@ -11,7 +11,6 @@ from klamm.cli.cluster import (
     DEFAULT_BOOTSTRAP,
     AsJson,
     Bootstrap,
-    Timeout,
     an_admin,
     clear_errors,
     print_json,
@@ -39,7 +38,9 @@ def doctor(
         typer.Option(metavar="NAME", help="Tell what this user may do with the group; repeatable."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = 5.0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="Seconds that each check may take.")
+    ] = 5.0,
     as_json: AsJson = False,
 ) -> None:
     """Find out why a connection fails: name, port, protocol, certificates, login, addresses, rights.

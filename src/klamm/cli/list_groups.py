@@ -41,7 +41,11 @@ def list_groups(
     ] = None,
     watch: Annotated[
         float | None,
-        typer.Option("--watch", metavar="SECONDS", help="List them every so many seconds, until Ctrl-C."),
+        typer.Option(
+            "--watch",
+            metavar="SECONDS",
+            help="List them again after every so many seconds, until Ctrl-C; default: list them once.",
+        ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,

@@ -84,7 +84,7 @@ def pipe(
         typer.Option(
             "--schema-registry",
             metavar="URL",
-            help="The registry with the schemas of values; needed for avro, json-schema and protobuf.",
+            help="The URL of the schema registry; needed for the formats avro, json-schema and protobuf.",
         ),
     ] = None,
     key: Annotated[

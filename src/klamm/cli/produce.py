@@ -14,7 +14,6 @@ from klamm.cli.cluster import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT,
     Bootstrap,
-    Timeout,
     clear_errors,
     pairs,
 )
@@ -117,7 +116,10 @@ def produce(
         typer.Option("--set", "-X", metavar="NAME=VALUE", help="A setting of the producer; repeatable."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", metavar="SECONDS", help="Seconds that each record may take."),
+    ] = DEFAULT_TIMEOUT,
 ) -> None:
     """Send lines of standard input, or of files, to a topic.
 

@@ -52,15 +52,27 @@ clients that are faster. The name "" is the default: the quota of each one witho
 )
 User = Annotated[
     str | None,
-    typer.Option("--user", metavar="NAME", help='Only this user, without User: in front; "" is the default.'),
+    typer.Option(
+        "--user",
+        metavar="NAME",
+        help='The user whose quotas are meant, without User: in front; "" is the default user; optional.',
+    ),
 ]
 ClientId = Annotated[
     str | None,
-    typer.Option("--client-id", metavar="ID", help='Only clients with this client.id; "" is the default.'),
+    typer.Option(
+        "--client-id",
+        metavar="ID",
+        help='The client.id whose quotas are meant; "" is the default client id; optional.',
+    ),
 ]
 Ip = Annotated[
     str | None,
-    typer.Option("--ip", metavar="IP", help='Only connections from this address; "" is the default.'),
+    typer.Option(
+        "--ip",
+        metavar="IP",
+        help='The address whose quotas are meant; "" is the default address; optional.',
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Let the broker check the change; change nothing.")]
 
@@ -99,8 +111,8 @@ def set_quotas(
         typer.Argument(
             metavar="NAME=VALUE...",
             help="Quotas by Kafka's names: producer_byte_rate and consumer_byte_rate in bytes/s, with units "
-            "as in 10MB or 512KiB; request_percentage; controller_mutation_rate; for addresses "
-            "connection_creation_rate.",
+            "as in 10MB or 512KiB; request_percentage in % of one thread; controller_mutation_rate in "
+            "partitions/s; for addresses connection_creation_rate in connections/s.",
         ),
     ],
     user: User = None,

@@ -47,7 +47,8 @@ def trace(
     shape: Annotated[
         Shape,
         typer.Option(
-            "--as", help="How it is printed: a diagram, lines of text, a line of JSON per entry, or Mermaid."
+            "--as",
+            help="How it is printed: diagram, text (a line per entry), json (an object per line) or mermaid.",
         ),
     ] = Shape.DIAGRAM,
     quiet: Annotated[

@@ -214,8 +214,20 @@ def abort(
             metavar="[ID]", help="The transactional id whose transaction is aborted; its producer is fenced."
         ),
     ] = None,
-    topic: Topic = None,
-    partition: Partition = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic", metavar="TOPIC", help="The topic of the hanging transaction; needed without ID."
+        ),
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option(
+            "--partition",
+            metavar="NUMBER",
+            help="The partition that the transaction hangs on; needed without ID.",
+        ),
+    ] = None,
     start_offset: Annotated[
         int | None,
         typer.Option(

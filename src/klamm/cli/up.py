@@ -45,7 +45,7 @@ def up(
         typer.Option(
             metavar="FILE",
             envvar="KLAMM_CONFIG",
-            help="A file of settings: TOML if its name ends in .toml, else Java properties.",
+            help="A file of settings: TOML if its name ends in .toml, else Java properties; default: none.",
         ),
     ] = None,
     settings: Annotated[
@@ -76,7 +76,8 @@ def up(
         typer.Option(
             metavar="HOST:PORT",
             help="For tests: a control port for `klamm ctl` and for tests in any language, with faults and a "
-            "look at topics and groups. A loopback address; port 0 chooses a free port.",
+            "look at topics and groups; port 0 chooses a free port; default: none. On an address that other "
+            "machines can reach it needs TLS and the setting klamm.control.token.",
         ),
     ] = None,
     clock: Annotated[

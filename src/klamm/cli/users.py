@@ -169,9 +169,10 @@ def delete(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Delete SCRAM users: they cannot log in any more. Connections that are open go on.
+    """Delete SCRAM users: they cannot log in any more.
 
-    Their ACLs and quotas stay: see `klamm acls remove` and `klamm quotas remove`.
+    Connections that are open go on, unless brokers of klamm have klamm.scram.close.on.delete=true. ACLs and
+    quotas of the users stay: see `klamm acls remove` and `klamm quotas remove`.
 
     \b
       klamm users delete alice

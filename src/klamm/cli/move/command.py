@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from klamm.cli.cluster import AsJson, Timeout, clear_errors, print_json, print_table
+from klamm.cli.cluster import AsJson, clear_errors, print_json, print_table
 from klamm.cli.failures import FAILED, MISUSED, fail
 from klamm.cli.move.checking import checked, differences
 from klamm.cli.move.copying import copy_records
@@ -68,7 +68,14 @@ def move(
     no_check: Annotated[
         bool, typer.Option("--no-check", help="Do not read the copies again to compare them.")
     ] = False,
-    timeout: Timeout = 60.0,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            help="Seconds that each request about topics and groups may take; copying is not limited.",
+        ),
+    ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
     """Copy topics, their configuration and the offsets of consumer groups to another cluster.
