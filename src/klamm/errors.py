@@ -340,6 +340,8 @@ HINTS: Final[Mapping[int, str]] = {
     ErrorCode.non_empty_group: "the group has members: stop them first",
     ErrorCode.group_subscribed_to_topic: "a member is subscribed to it: stop that first",
     ErrorCode.unknown_member_id: "unknown member; while a group has members, only these can commit",
+    ErrorCode.policy_violation: "a policy of the broker forbids it; "
+    "from a topic with cleanup.policy=compact no records can be deleted",
 }
 
 

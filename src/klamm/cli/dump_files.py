@@ -36,6 +36,7 @@ class DumpError(Exception):
 def facts(path: Path, journals: Journals, *, with_records: bool) -> Iterator[Fact]:
     """The entries of a file, or of the log in a partition's folder; DumpError where it is invalid."""
     try:
+        path.stat()  # what does not exist is told as such, whatever its name would be
         if path.is_dir():
             yield from _partition(path, journals, with_records)
         elif (reader := _reader(path)) is None:

@@ -207,10 +207,11 @@ def test_what_cannot_be_shown_is_told_why(tmp_path: Path, name: str, content: by
     assert said in result.stderr
 
 
-def test_a_missing_file_does_not_hide_the_others(log: Path) -> None:
-    result = dump(log.with_name("missing.log"), log)
+@pytest.mark.parametrize("missing", ["missing.log", "*.index", "orders-0", "meta.properties"])
+def test_a_missing_file_does_not_hide_the_others(log: Path, missing: str) -> None:
+    result = dump(log.with_name(missing), log)
     assert result.exit_code == 1
-    assert "cannot read" in result.stderr
+    assert f"{missing}: No such file or directory" in result.stderr
     assert "offsets 100-101" in result.stdout
 
 
