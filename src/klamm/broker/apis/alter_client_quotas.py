@@ -69,7 +69,9 @@ async def handle(
 
 
 def _in_words(operations: Any) -> str:
-    return ", ".join(f"{each.key} {'removed' if each.remove else f'{each.value:g}'}" for each in operations)
+    return ", ".join(
+        f"{each.key} {'removed' if each.remove else f'{each.value:.15g}'}" for each in operations
+    )
 
 
 def _changed(entity: Entity, operations: Any, present: Mapping[str, str]) -> dict[str, str]:

@@ -129,7 +129,7 @@ def test_changes_of_access_are_told_with_who_made_them(
     changed(open_jar, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, request)
     deletion = AlterUserScramCredentialsRequest([ScramCredentialDeletion("ann", 1)], [])
     changed(open_jar, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, deletion)
-    entry = EntryData([EntityData("user", "ann")], [OpData("producer_byte_rate", 1e6, remove=False)])
+    entry = EntryData([EntityData("user", "ann")], [OpData("producer_byte_rate", 12_345_678, remove=False)])
     changed(open_jar, ApiKey.ALTER_CLIENT_QUOTAS, 1, AlterClientQuotasRequest([entry], validate_only=True))
     changed(open_jar, ApiKey.ALTER_CLIENT_QUOTAS, 1, AlterClientQuotasRequest([entry], validate_only=False))
     assert told(audit) == [
@@ -137,7 +137,7 @@ def test_changes_of_access_are_told_with_who_made_them(
         f"{who}: deleted ACL {acl}",
         f"{who}: set the SCRAM-SHA-256 credential of User:ann",
         f"{who}: deleted the SCRAM-SHA-256 credential of User:ann",
-        f'{who}: changed quotas of {{"user": "ann"}}: producer_byte_rate 1e+06',
+        f'{who}: changed quotas of {{"user": "ann"}}: producer_byte_rate 12345678',
     ]
 
 
