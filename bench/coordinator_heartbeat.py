@@ -60,6 +60,7 @@ class Bench:
     def __init__(self) -> None:
         self.answers: list[object] = []
         self.end_offset = self.durable_offset = self.start_offset = 0
+        self.is_being_repaired = False
         self.coordinator = GroupCoordinator(
             GroupConfig(group_initial_rebalance_delay_ms=1), partition_count=1, topics=self, host=self
         )

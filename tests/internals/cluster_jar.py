@@ -61,7 +61,7 @@ class Member:
             random=Random(broker_id),
             storage=Storage(logs, self.cluster, world.files, lease=self.lease, folders=[logs]),
             sleep=lambda _: None,
-            run_blocking=VirtualDisk(world.loop),
+            run_blocking=world.disk,
             transport=NoNetwork(world.loop),
         )
 
@@ -90,11 +90,18 @@ class Member:
 class ClusterJar:
     """A cluster whose brokers are started, stopped and killed by a test."""
 
-    def __init__(self, *broker_ids: int, **settings: object) -> None:
+    def __init__(
+        self,
+        *broker_ids: int,
+        clock: ManualClock | None = None,
+        files: SimulatedFiles | None = None,
+        **settings: object,
+    ) -> None:
         self.settings = {name.replace("_", "."): str(value) for name, value in settings.items()}
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
         self.loop = VirtualLoop(self.clock)
-        self.files = SimulatedFiles(Random(1), self.clock)
+        self.disk = VirtualDisk(self.loop)
+        self.files = files or SimulatedFiles(Random(1), self.clock)
         self.files.make_directory("/logs")
         self.files.sync_directory("/")
         self.cluster = MemoryCluster(random=Random(1))

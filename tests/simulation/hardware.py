@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
@@ -27,8 +28,15 @@ Moment = Literal["before", "torn", "after", "refused"]
 _SLOW_MS: Final = (500, 3_000, 12_000)
 
 
+class SyncOnLoopError(Exception):
+    """A file is synced where all clients wait for it."""
+
+
 class Disk(SimulatedFiles):
-    """A disk with a switch: while it is off nothing is written, and nobody is told so politely."""
+    """A disk with a switch: while it is off nothing is written, and nobody is told so politely.
+
+    While clients are served it refuses to sync on the event loop.
+    """
 
     def __init__(self, random: Random, clock: ManualClock, on_loss: Callable[[], None]) -> None:
         super().__init__(random, clock)
@@ -36,6 +44,15 @@ class Disk(SimulatedFiles):
         self.rates = Faults()
         self._on_loss = on_loss
         self._fails_at: Moment | None = None
+        self.is_serving: Callable[[], bool] = lambda: False
+        self.is_in_thread = False  # virtually
+        self.refusals: list[str] = []  # where it was to sync on the event loop
+
+    def _check_place(self) -> None:
+        if self.is_serving() and not self.is_in_thread and not self._is_off:
+            frames = [each for each in traceback.extract_stack() if "/klamm/" in each.filename]
+            self.refusals.append("".join(traceback.format_list(frames[-6:])))
+            raise SyncOnLoopError(self.refusals[-1])
 
     def fail_at(self, moment: Moment) -> None:
         """Fail once, at this moment."""
@@ -91,7 +108,12 @@ class Disk(SimulatedFiles):
             self.power_fails_at = self.counters.total + 1
         return super().pwritev(handle, chunks, position)
 
+    def sync_directory(self, path: str) -> None:
+        self._check_place()
+        super().sync_directory(path)
+
     def sync(self, handle: int) -> None:
+        self._check_place()
         super().sync(handle)
         if self._fails_at == "after":
             self._fails_at = None
@@ -102,10 +124,13 @@ class Disk(SimulatedFiles):
 class Threads:
     """`run_blocking` without threads: work happens somewhere between the call and its end."""
 
-    def __init__(self, loop: ProcessLoop, random: Random, rates: Callable[[], Faults]) -> None:
+    def __init__(
+        self, loop: ProcessLoop, random: Random, rates: Callable[[], Faults], disk: Disk | None = None
+    ) -> None:
         self._loop = loop
         self._random = random
         self._rates = rates
+        self._disk = disk
 
     def __call__(
         self, function: Callable[[*Arguments], Result], *arguments: *Arguments
@@ -115,7 +140,8 @@ class Threads:
 
         def work() -> None:
             try:
-                result = function(*arguments)
+                with self._in_thread():
+                    result = function(*arguments)
             except Exception as error:
                 self._loop.call_later(after_ms / 1000, self._end, future, None, error)
             else:
@@ -128,6 +154,17 @@ class Threads:
             before_ms, after_ms = before_ms + part_ms, after_ms + slow_ms - part_ms
         self._loop.call_later(before_ms / 1000, work)
         return future
+
+    @contextmanager
+    def _in_thread(self) -> Iterator[None]:
+        if self._disk is None:
+            yield
+            return
+        self._disk.is_in_thread = True
+        try:
+            yield
+        finally:
+            self._disk.is_in_thread = False
 
     def _end(self, future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
         if future.done():

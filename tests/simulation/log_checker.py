@@ -94,6 +94,8 @@ class LogChecker(Checker):
         self._absorb(history)
 
     def appending(self, log: EngineLog, batch: bytes) -> None:
+        if log.is_being_repaired:
+            return  # it refuses: what was cut may be there again after a crash, and nothing in its place
         history = self.histories[log.topic_id, log.partition]
         offset = log.log_end_offset
         for later in [each for each in history.tried if each > offset]:

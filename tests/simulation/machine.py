@@ -18,7 +18,7 @@ from klamm.protocol.errors import NO_ERROR
 from klamm.storage.engines.simulated_disk import PowerLossError
 from klamm.storage.log import EngineLog, LogError, LogStore
 from simulation.faults import Faults
-from simulation.hardware import Disk, DurableCluster, Moment, Threads
+from simulation.hardware import Disk, DurableCluster, Moment, SyncOnLoopError, Threads
 from simulation.loops import Agenda, ProcessLoop, end
 from simulation.markers import make_unreliable
 
@@ -74,6 +74,7 @@ class Machine:
         self.crash: CrashPoint | None = None
         self._has_stopped = False
         self._disk_uses = 0
+        self.disk.is_serving = lambda: self.is_serving
 
     def set_faults(self, faults: Faults) -> None:
         self.faults = faults
@@ -101,7 +102,7 @@ class Machine:
                 random=self._random,
                 storage=Storage(logs, self.cluster, self.disk),
                 sleep=lambda _: None,  # a virtual thread runs at one instant
-                run_blocking=Threads(self.loop, self._random, lambda: self.faults),
+                run_blocking=Threads(self.loop, self._random, lambda: self.faults, self.disk),
             )
             await broker.start(listen=False)
         except (PowerLossError, OSError, LogError):
@@ -222,6 +223,10 @@ class Machine:
         return how
 
     def _turned(self) -> None:
+        if self.disk.refusals:
+            self._witness.unexpected(
+                "a file is synced on the event loop", SyncOnLoopError(self.disk.refusals[0])
+            )
         if self.is_on:
             uses, self._disk_uses = self._disk_uses, self.disk.counters.total
             self._witness.turned(disk_was_used=uses != self._disk_uses)

@@ -78,6 +78,7 @@ class LogAt:
     """The log at one leader epoch, as `coordinator.runtime` asks for it; fenced when there is a newer one."""
 
     start_offset = 0
+    is_being_repaired = False
 
     def __init__(self, shared: SharedLog, node: Process[Any], partition: int) -> None:
         self._shared = shared

@@ -176,6 +176,7 @@ class BrokerNode:
         may_ask_kernel = self._run_blocking is None and self._storage.is_on_disk
         rounds = partial(self._logs.rounds, Background(loop, run_blocking, may_ask_kernel))
         flusher = Flusher(loop, self._clock, rounds, wake=partitions.wake)
+        partitions.flush_soon = flusher.mark
         services = self._services = Services(
             config=config,
             clock=self._clock,

@@ -69,6 +69,7 @@ class DurableLog(Protocol):
     """What makes a log durable."""
 
     held_back: HeldBack | None  # None: it cannot hold anything back
+    flush_soon: Callable[[], None]  # called when it needs a ticket to run though nothing was appended
 
     @property
     def high_watermark(self) -> int: ...
@@ -77,8 +78,13 @@ class DurableLog(Protocol):
         """Whether something appended is not yet durable."""
         ...
 
+    @property
+    def is_being_repaired(self) -> bool:
+        """Whether appends are refused until a ticket has run, because of a failed write or flush."""
+        ...
+
     def start_sync(self) -> SyncTicket | None:
-        """A ticket for everything unflushed; None when all is durable."""
+        """A ticket for everything unflushed, or one that repairs the log; None when all is durable."""
         ...
 
     def start_segment_sync(self) -> SyncTicket | None:
@@ -86,13 +92,14 @@ class DurableLog(Protocol):
         ...
 
     def finish_sync(self, ticket: SyncTicket) -> None:
-        """The ticket succeeded: raise the high watermark."""
+        """The ticket succeeded: raise the high watermark, or take appends again."""
         ...
 
     def fail_sync(self, ticket: SyncTicket) -> None:
         """The ticket failed: cut back to the last durable offset and reload producer state.
 
-        What the ticket made durable before it failed stays.
+        What the ticket made durable before it failed stays. Raises LogError, and takes nothing any more, if
+        that was to repair it.
         """
         ...
 

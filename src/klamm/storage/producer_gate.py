@@ -26,6 +26,7 @@ class ProducerGate:
 
     def __init__(self, producers: ProducerState, *, start_offset: int, end_offset: int) -> None:
         self.on_change: Callable[[], None] = _nobody_listens
+        self.flush_soon: Callable[[], None] = _nobody_listens
         self._hold(producers, start_offset, end_offset)
 
     def _hold(self, producers: ProducerState, start_offset: int, end_offset: int) -> None:

@@ -11,10 +11,12 @@ from klamm.records.markers import ControlType, decode_marker, encode_marker
 from klamm.records.record import Record, decode_records, encode_batch
 from klamm.storage.engines.segments import SegmentStore, names
 from klamm.storage.engines.segments.cleaner import Cleaner, CleanerSettings, CleaningReport
+from klamm.storage.engines.segments.cleaning_job import CleaningJob
 from klamm.storage.engines.segments.log import SegmentLog
 from klamm.storage.engines.simulated_disk import SimulatedFiles
 from klamm.storage.log import AppendOrigin
 from klamm.storage.topic_config import TopicConfig
+from unit.storage.log_samples import loaded
 
 DIRECTORY = "/data"
 COMPACT = frozenset({"compact"})
@@ -164,7 +166,10 @@ class World:
         if job is None:
             return None
         job.run()
-        return self.cleaner.finish(job)
+        return self.finish(job)
+
+    def finish(self, job: CleaningJob) -> CleaningReport:
+        return loaded(lambda: self.cleaner.finish(job))
 
     def clean_all(self) -> int:
         """Every pass that is due; how many."""

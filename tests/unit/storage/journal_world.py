@@ -13,7 +13,7 @@ from klamm.storage.engines.segments.log import SegmentLog
 from klamm.storage.engines.segments.sync import SegmentSyncTicket
 from klamm.storage.engines.simulated_disk import SimulatedFiles
 from klamm.storage.topic_config import TopicConfig
-from unit.storage.log_samples import T, a_batch, append, loaded, read_all
+from unit.storage.log_samples import T, a_batch, append, loaded, read_all, repair
 
 CONFIG = TopicConfig(segment_bytes=3000, index_interval_bytes=200)
 SETTINGS = JournalSettings(file_bytes=4000, round_bytes=3000)
@@ -102,6 +102,7 @@ class JournalWorld:
 
     def flush(self, topics: Sequence[str] = TOPICS) -> int:
         """A round as the broker runs it; how many logs were in the journal."""
+        self.repair_journal()
         lagging = self.journal.lagging()
         tickets: list[tuple[SegmentLog, SegmentSyncTicket]] = []
         for topic in topics:
@@ -132,10 +133,16 @@ class JournalWorld:
             self.journal.finish_round()
         else:
             self.journal.fail_round()
+            self.repair_journal()
         for log, ticket in tickets:
             if ticket.is_journaled:
                 self._settle(log, ticket, is_good)
         return len(journaled.tickets)
+
+    def repair_journal(self) -> None:
+        if (work := self.journal.start_repair()) is not None:
+            work.run()
+            self.journal.finish_repair(is_good=True)
 
     def _run(self, ticket: SegmentSyncTicket) -> bool:
         try:
@@ -151,6 +158,7 @@ class JournalWorld:
             promised.durable_end = max(promised.durable_end, log.high_watermark)
         else:
             log.fail_sync(ticket)
+            repair(log)
             del promised.appended[log.log_end_offset :]
             assert log.log_end_offset >= promised.durable_end
 
@@ -159,6 +167,7 @@ class JournalWorld:
         to_offset = max(log.log_end_offset - by, log.log_start_offset)
         promised.durable_end = min(promised.durable_end, to_offset)
         log.truncate(to_offset)
+        repair(log)  # a power loss before may undo the cut
         del promised.appended[to_offset:]
 
     def delete_records(self, topic: str) -> None:

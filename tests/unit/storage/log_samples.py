@@ -79,7 +79,8 @@ def append(
     marker_bumps_epoch: bool = False,
     write_later: bool = False,
 ) -> AppendResult:
-    """Append a batch, a plain one unless given."""
+    """Append a batch, a plain one unless given, when the log is repaired."""
+    repair(log)
     return log.append(
         a_batch() if batch is None else batch,
         now_ms=now_ms,
@@ -119,8 +120,20 @@ def loaded(ask: Callable[[], Result]) -> Result:
             missing.load()
 
 
+def repair(log: EngineLog) -> None:
+    """Do what a broker does in the background before a log takes appends again. Raises LogError."""
+    while log.is_being_repaired and (ticket := log.start_sync()) is not None:
+        try:
+            ticket.run()
+        except OSError:
+            log.fail_sync(ticket)
+        else:
+            log.finish_sync(ticket)
+
+
 def sync(log: EngineLog) -> None:
     """Flush a log, if there is anything to flush."""
+    repair(log)
     if (ticket := log.start_sync()) is not None:
         ticket.run()
         log.finish_sync(ticket)

@@ -15,7 +15,8 @@ from klamm.storage.engines.segments import cleaner, names
 from klamm.storage.engines.segments.cleaner import CleanerSettings, Throttle
 from klamm.storage.engines.segments.cleaning_plan import Dirtiness, measure
 from klamm.storage.engines.segments.log import SegmentLog
-from klamm.storage.log import LogError
+from klamm.storage.engines.simulated_disk import FailingOperation
+from klamm.storage.log import LogError, MustLoadError
 from klamm.storage.topic_config import TopicConfig
 from unit.storage.cleaning_world import ALWAYS, COMPACT, World
 
@@ -277,7 +278,7 @@ def test_a_log_that_was_deleted_before_its_turn_is_passed_over() -> None:
     job = world.cleaner.plan()
     assert job is not None
     job.run()
-    world.cleaner.finish(job)
+    world.finish(job)
     (left,) = [log for log in world.logs if log.topic != job.topic_partition.topic]
     world.logs.remove(left)
     world.store.delete(left.topic, 0)
@@ -294,7 +295,7 @@ def test_a_log_is_cleaned_by_one_job_at_a_time() -> None:
     assert list(world.cleaner.running) == [job]
     assert world.cleaner.plan() is None
     job.run()
-    world.cleaner.finish(job)
+    world.finish(job)
     assert len(world.cleaner.running) == 0
 
 
@@ -309,7 +310,7 @@ def test_a_log_grows_while_it_is_cleaned() -> None:
     world.roll()
     job.run()
     world.append((b"k", b"4"))
-    world.cleaner.finish(job)
+    world.finish(job)
     assert world.pairs() == [(1, b"k", b"2"), (2, b"k", b"3"), (3, b"k", b"4")]
     assert world.clean_all() == 1
     assert world.pairs() == [(2, b"k", b"3"), (3, b"k", b"4")]
@@ -326,7 +327,7 @@ def test_a_log_whose_segments_went_meanwhile_is_left_as_it_is() -> None:
     job.run()
     world.clock.advance(2000)
     assert world.log.delete_old_segments(world.clock.now_ms(), world.clock.timestamp_ms()) == 2
-    report = world.cleaner.finish(job)
+    report = world.finish(job)
     assert "in the meantime" in report.reason
     assert world.cleaner.uncleanable == {}
     assert not [name for name in world.file_names() if name.endswith(names.CLEANED_SUFFIX)]
@@ -341,9 +342,42 @@ def test_a_topic_deleted_meanwhile_takes_its_job_along() -> None:
     world.store.delete("t0", 0)
     world.logs.clear()
     job.run()
-    report = world.cleaner.finish(job)
+    report = world.finish(job)
     assert "in the meantime" in report.reason
     assert world.cleaner.uncleanable == {}
+
+
+def test_segments_that_went_while_the_names_of_the_new_ones_were_synced_stay_gone() -> None:
+    config = replace(ALWAYS, cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1000)
+    world = World(config)
+    world.append((b"k", b"1"))
+    world.roll()
+    world.append((b"k", b"2"))
+    job = world.cleaner.plan()
+    assert job is not None
+    job.run()
+    with pytest.raises(MustLoadError) as names_to_sync:
+        world.cleaner.finish(job)
+    names_to_sync.value.load()
+    world.clock.advance(2000)
+    world.log.delete_old_segments(world.clock.now_ms(), world.clock.timestamp_ms())
+    assert "in the meantime" in world.finish(job).reason
+    assert not [name for name in world.file_names() if name.endswith(names.SWAP_SUFFIX)]
+    assert world.pairs() == []
+
+
+def test_a_disk_that_does_not_keep_the_names_of_new_segments_takes_the_log_offline() -> None:
+    world = World()
+    for value in (b"1", b"2"):
+        world.append((b"k", value))
+    world.roll()
+    job = world.cleaner.plan()
+    assert job is not None
+    job.run()
+    world.files.faults = [FailingOperation("sync_directory")]
+    report = world.finish(job)
+    assert report.is_log_lost
+    assert "Input/output error" in report.reason
 
 
 def test_a_job_that_is_called_back_leaves_nothing_behind() -> None:
@@ -355,7 +389,7 @@ def test_a_job_that_is_called_back_leaves_nothing_behind() -> None:
     assert job is not None
     job.cancel()
     job.run()
-    assert "cancelled" in world.cleaner.finish(job).reason
+    assert "cancelled" in world.finish(job).reason
     assert world.file_names() == before
     assert world.cleaner.uncleanable == {}
     assert world.clean() is not None
@@ -372,7 +406,7 @@ def test_a_full_disk_leaves_the_log_as_it_was() -> None:
     world.files.capacity_bytes = 0
     job.run()
     world.files.capacity_bytes = None
-    assert world.cleaner.finish(job).reason
+    assert world.finish(job).reason
     assert (world.batches(), world.file_names()) == (before, files)
 
 
@@ -428,6 +462,7 @@ def test_how_far_a_log_is_clean_is_remembered_over_a_restart() -> None:
     world.append((b"k", b"1"))
     world.roll()
     world.clean()
+    world.store.start_checkpoint()()
     assert b"cleaned_to: 1\n" in world.files.read_file(f"/data/t0-0/{names.PARTITION_CHECKPOINT}")
     world.store.close()
     # Kafka's own file has it, too, once the directory is closed.

@@ -208,7 +208,7 @@ def test_a_power_loss_at_any_step_leaves_old_or_new_and_never_both(
     assert job is not None
     job.run()
     starts = [group.old[0].base_offset for group in job.groups]
-    finished.cleaner.finish(job)
+    finished.finish(job)
     new = finished.pairs()
     step = 0
     while True:

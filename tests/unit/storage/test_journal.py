@@ -11,7 +11,7 @@ from klamm.protocol.errors import DecodeError
 from klamm.records.batch import parse_header
 from klamm.records.checksum import crc32c
 from klamm.storage.engines.segments import SegmentStore
-from klamm.storage.engines.segments.journal import JournaledLog, JournalFile
+from klamm.storage.engines.segments.journal_file import JournaledLog, JournalFile
 from klamm.storage.engines.segments.journal_format import Entry, decode_frames, encode_frame
 from klamm.storage.engines.segments.journal_reading import JournalContent, read_journal
 from klamm.storage.engines.segments.log import SegmentLog

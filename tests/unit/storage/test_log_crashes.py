@@ -10,7 +10,7 @@ from klamm.records.batch import parse_header
 from klamm.records.markers import ControlType
 from klamm.storage.engines.simulated_disk import FailingOperation, PowerLossError
 from klamm.storage.log import LogError
-from unit.storage.log_samples import T, a_batch, append, append_marker, loaded, read_all, sync
+from unit.storage.log_samples import T, a_batch, append, append_marker, loaded, read_all, repair, sync
 from unit.storage.log_world import A, World
 
 
@@ -136,6 +136,9 @@ def test_what_a_failed_write_left_never_shows_through_a_later_crash(seed: int) -
     with pytest.raises(LogError):
         append(log, a_batch(value=b"never" * 9))
     # Only a durable cut keeps the failed batch from standing where a lost one should.
+    with pytest.raises(LogError, match="is being removed"):
+        log.append(a_batch(value=b"early" * 9), now_ms=0, timestamp_ms=T)
+    repair(log)
     assert world.files.counters.by_operation["sync"] == syncs + 1
     for value in (b"after" * 9, b"later" * 9, b"again" * 9):
         append(log, a_batch(value=value))

@@ -20,7 +20,17 @@ from klamm.storage.engines.simulated_disk import FailingOperation, SimulatedFile
 from klamm.storage.log import AppendResult
 from klamm.storage.producer_state import ProducerState
 from klamm.storage.topic_config import TopicConfig
-from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, append_marker, headers, loaded, read_all
+from unit.storage.log_samples import (
+    TOPIC_ID,
+    T,
+    a_batch,
+    append,
+    append_marker,
+    headers,
+    loaded,
+    read_all,
+    repair,
+)
 
 CONFIG = TopicConfig(segment_bytes=1500, index_interval_bytes=300, file_delete_delay_ms=1000)
 PRODUCERS = st.sampled_from([1, 2, 3])
@@ -150,6 +160,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def flush_fails(self) -> None:
+        repair(self.log)  # which ends the log if it fails
         if (ticket := self.log.start_sync()) is None:
             return
         self.files.faults = [FailingOperation("sync")]
@@ -158,6 +169,7 @@ class LogMachine(RuleBasedStateMachine):
         except OSError:
             self.log.fail_sync(ticket)
         self.files.faults = []
+        repair(self.log)
         self.keep_below(self.log.recovery_point)
         assert self.end_offset == self.log.log_end_offset
 
@@ -165,6 +177,7 @@ class LogMachine(RuleBasedStateMachine):
     def cut(self, data: st.DataObject) -> None:
         to_offset = data.draw(st.integers(self.start_offset, self.end_offset), label="to_offset")
         self.log.truncate(to_offset)
+        repair(self.log)  # until then a crash may undo it
         self.keep_below(to_offset)
         self.durable_end = min(self.durable_end, self.end_offset)
 

@@ -11,9 +11,9 @@ from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import parse_header
 from klamm.storage.engines.segments import SegmentStore
 from klamm.storage.engines.simulated_disk import FailingOperation, Operation
-from klamm.storage.log import LogError
+from klamm.storage.log import EngineLog, LogError
 from klamm.storage.topic_config import TopicConfig
-from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, read_all, sync
+from unit.storage.log_samples import TOPIC_ID, T, a_batch, append, read_all, repair, sync
 from unit.storage.log_world import CONFIG, A, World
 
 
@@ -65,6 +65,7 @@ def test_what_was_to_be_written_later_and_cannot_be_fails_its_flush_and_is_cut_o
     if let_through:  # somebody else comes to grief first
         with pytest.raises(LogError):
             append(log)
+        repair(log)
     ticket = log.start_sync()
     assert ticket is not None
     assert ticket.files_only() is None
@@ -137,21 +138,100 @@ def test_a_full_disk_refuses_appends_until_there_is_room() -> None:
     assert world.start().log_end_offset == 2
 
 
-def test_a_tail_that_cannot_be_cut_at_once_is_cut_before_the_next_append() -> None:
+def test_a_tail_that_cannot_be_cut_at_once_is_cut_by_the_repair() -> None:
     world = World(1)
     log = world.start()
     append(log)
     sync(log)
-    world.files.faults = [FailingOperation("write"), FailingOperation("truncate", is_lasting=True)]
-    for _ in range(2):
-        with pytest.raises(LogError):
-            append(log, a_batch(value=b"x" * 400))
-    world.files.faults = []
+    world.files.faults = [FailingOperation("write"), FailingOperation("truncate")]
+    with pytest.raises(LogError):
+        append(log, a_batch(value=b"x" * 400))
     append(log, a_batch(value=b"y"))
     sync(log)
     world.files.crash()
     log = world.start()
     assert [b"y" in batch for batch in read_all(log)] == [False, True]
+
+
+@pytest.mark.parametrize("operation", ["truncate", "sync"])
+def test_a_tail_that_cannot_be_cut_durably_ends_the_appends(operation: Operation) -> None:
+    world = World(1)
+    log = world.start()
+    append(log)
+    sync(log)
+    world.files.faults = [FailingOperation("write"), FailingOperation(operation, is_lasting=True)]
+    with pytest.raises(LogError):
+        append(log, a_batch(value=b"x" * 400))
+    with pytest.raises((LogError, OSError)):
+        repair(log)
+    world.files.faults = []
+    with pytest.raises(LogError) as refused:
+        log.append(a_batch(), now_ms=0, timestamp_ms=T)
+    assert refused.value.error_code is ErrorCode.kafka_storage_error
+    assert log.start_sync() is None
+    assert len(read_all(log)) == 1
+
+
+def operations_of_repair(world: World, log: EngineLog) -> list[Operation]:
+    operations: list[Operation] = []
+
+    def noting(operation: Operation) -> FailingOperation:
+        def happens(_: str) -> bool:
+            operations.append(operation)
+            return False
+
+        return FailingOperation(operation, happens=happens)
+
+    watched: tuple[Operation, ...] = ("truncate", "sync", "sync_directory")
+    world.files.faults = [noting(each) for each in watched]
+    repair(log)
+    world.files.faults = []
+    return operations
+
+
+def test_a_flush_that_began_before_a_log_was_cut_does_not_end_its_repair() -> None:
+    world = World(1)
+    log = world.start()
+    append(log)
+    earlier = log.start_sync()
+    assert earlier is not None
+    earlier.keep_open()
+    log.truncate(0)
+    earlier.run()
+    log.finish_sync(earlier)
+    assert log.is_being_repaired
+    repair(log)
+    assert not log.is_being_repaired
+
+
+def test_a_flush_that_fails_while_a_log_is_repaired_has_its_file_cut_again() -> None:
+    world = World(1)
+    log = world.start()
+    append(log)
+    earlier = log.start_sync()
+    assert earlier is not None
+    earlier.keep_open()
+    log.truncate(0)
+    world.files.faults = [FailingOperation("sync")]
+    with pytest.raises(OSError, match="Input/output"):
+        earlier.run()
+    # When the system reports the failure to the earlier flush, and only to that one
+    log.fail_sync(earlier)
+    # Then the cut is made once more: the system may have forgotten it
+    assert operations_of_repair(world, log) == ["truncate", "sync"]
+
+
+def test_segments_behind_a_cut_are_gone_before_the_file_is_cut() -> None:
+    world = World(1)
+    log = world.start()
+    append(log, a_batch(value=b"first"))
+    sync(log)
+    append(log, a_batch(value=b"again"))
+    log.roll(0)
+    append(log, a_batch(value=b"later"))
+    log.truncate(1)
+    assert operations_of_repair(world, log) == ["sync_directory", "truncate", "sync"]
+    assert append(log).base_offset == 1
 
 
 def test_a_failed_flush_of_a_producers_batch_lets_it_send_again() -> None:

@@ -90,7 +90,7 @@ def test_a_log_that_was_handed_over_is_opened_without_a_scan(monkeypatch: pytest
     first, second = folder.broker(1), folder.broker(2)
     log = filled(first, 0)
     before = read_all(log)
-    first.close_log("t", 0)
+    loaded(lambda: first.close_log("t", 0))
     assert folder.checkpoint().is_clean
 
     def scan(*_: object, **__: object) -> None:
@@ -147,7 +147,7 @@ def test_a_clean_mark_of_an_earlier_leader_does_not_count(monkeypatch: pytest.Mo
     folder = Folder()
     first, second, third = folder.broker(1), folder.broker(2), folder.broker(3)
     filled(first, 0)
-    first.close_log("t", 0)
+    loaded(lambda: first.close_log("t", 0))
     # Its successor wrote, and its checkpoint was lost with the power.
     mark = folder.files.read_file(f"/data/t-0/{names.PARTITION_CHECKPOINT}")
     log = filled(second, 1)
@@ -167,7 +167,7 @@ def test_a_clean_mark_with_another_end_does_not_count(caplog: pytest.LogCaptureF
     folder = Folder()
     first, second = folder.broker(1), folder.broker(2)
     filled(first, 0)
-    first.close_log("t", 0)
+    loaded(lambda: first.close_log("t", 0))
     path = f"/data/t-0/{names.PARTITION_CHECKPOINT}"
     lie = PartitionCheckpoint(
         leader_epoch=0, recovery_point=9, log_start_offset=0, high_watermark=9, end_offset=9, is_clean=True
@@ -183,7 +183,7 @@ def test_a_checkpoint_that_was_started_before_a_move_is_not_written_after_it() -
     first, second = folder.broker(1), folder.broker(2)
     filled(first, 0)
     late = first.start_checkpoint()
-    first.close_log("t", 0)
+    loaded(lambda: first.close_log("t", 0))
     led(second, 1)
     late()
     assert folder.checkpoint().leader_epoch == 1

@@ -51,6 +51,13 @@ class PartitionCoordinatorLog:
         except LogError as error:
             raise LogUnavailableError(str(error)) from error
 
+    @property
+    def is_being_repaired(self) -> bool:
+        try:
+            return self._partition.durable.is_being_repaired
+        except LogError as error:
+            raise LogUnavailableError(str(error)) from error
+
     def _open(self) -> PartitionLog:
         try:
             return self._partition.log

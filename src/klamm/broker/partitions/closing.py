@@ -42,13 +42,11 @@ async def close_for_move(services: Services, partition: Partition) -> None:
 
 
 async def _flush(log: DurableLog, run_blocking: RunBlocking) -> None:
-    ticket = log.start_sync()
-    if ticket is None:
-        return
-    ticket.keep_open()
-    try:
-        await run_blocking(ticket.run)
-    except OSError:
-        log.fail_sync(ticket)
-        raise
-    log.finish_sync(ticket)
+    while (ticket := log.start_sync()) is not None:  # the first may only repair the log
+        ticket.keep_open()
+        try:
+            await run_blocking(ticket.run)
+        except OSError:
+            log.fail_sync(ticket)
+            raise
+        log.finish_sync(ticket)

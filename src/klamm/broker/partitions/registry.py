@@ -90,6 +90,7 @@ class Partition:
         self._told = ""
         if log is not None:
             log.on_change = self.changed
+            log.flush_soon = self._flush_soon
 
     @property
     def log(self) -> PartitionLog:
@@ -166,6 +167,9 @@ class Partition:
         self.flush_failures += 1
         self.changed()
 
+    def _flush_soon(self) -> None:
+        self._registry.flush_soon(self)
+
     def seal(self) -> DurableLog | None:
         """Serve no new requests: another broker will lead it. The log, if it can be read, to be flushed.
 
@@ -191,6 +195,7 @@ class PartitionRegistry:
         self._topics: dict[str, dict[int, Partition]] = {}
         self.opening_watchers: list[Callable[[Partition], None]] = []  # called with each opened partition
         self._changed: dict[Partition, None] = {}
+        self.flush_soon: Callable[[Partition], None] = lambda _: None  # a log must be repaired
         self.flushed_by_time: dict[Partition, None] = {}  # those with a flush.ms
         self.tallies = TopicTallies()
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from klamm.broker.partitions.loading import when_loaded
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
 from klamm.storage.engines.segments.cleaner import Cleaner, CleanerSettings
@@ -42,7 +44,7 @@ class Cleaning:
             self._passes[job.topic_partition] = ended = self._services.loop.create_future()
             try:
                 await self._services.run_blocking(job.run)
-                report = self.cleaner.finish(job)
+                report = await when_loaded(self._services.run_blocking, partial(self.cleaner.finish, job))
                 partition = self._services.partitions.get(*job.topic_partition)
                 if report.is_log_lost and partition is not None:
                     # It takes nothing more until it is opened again: offline, for all to see.

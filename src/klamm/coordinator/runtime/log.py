@@ -47,6 +47,11 @@ class CoordinatorLog(Protocol):
         """Everything below survives a crash."""
         ...
 
+    @property
+    def is_being_repaired(self) -> bool:
+        """Whether it refuses appends until a flush has removed what a failed one left."""
+        ...
+
     def append(self, batch: bytes, *, now_ms: int, timestamp_ms: int, is_awaited: bool = True) -> int:
         """Append one record batch; the offset of its first record. Raises AppendRefusedError.
 

@@ -90,7 +90,7 @@ class Shard:
         self._waiting = WaitingRequests(loading_patience_ms)
         self._postponed = PostponedSignals()
         self._loaded_offset = -1  # everything below is replayed; -1: nothing yet
-        self.is_awaiting_flush = False  # loading waits until the rest of the log is durable
+        self.is_awaiting_flush = False  # loading waits until the log is durable and takes appends
         self._has_tail_to_cut = False  # behind what is durable, after a failed flush
         self.failure: LoadFailure | None = None  # why it could not be loaded the last time
         self._end_offset = 0
@@ -140,7 +140,7 @@ class Shard:
             if batches:
                 self._loaded_offset = self.machine.load(batches)
                 return False
-        if log.end_offset > durable_offset:
+        if log.end_offset > durable_offset or log.is_being_repaired:
             self.is_awaiting_flush = True
             log.flush()
             return True

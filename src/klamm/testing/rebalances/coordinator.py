@@ -28,6 +28,8 @@ _LOAD_BYTES: Final = 1 << 20
 class MemoryLog:
     """The log of one shard. What is appended is durable at once."""
 
+    is_being_repaired = False
+
     def __init__(self) -> None:
         self.batches: list[bytes] = []
 

@@ -42,6 +42,8 @@ class LateLog:
     A generation that another one follows is dropped, as compaction does.
     """
 
+    is_being_repaired = False
+
     def __init__(self) -> None:
         self._batches: list[tuple[int, bytes | LateBatch]] = []  # with the offset of the first record
         self.start_offset = 0

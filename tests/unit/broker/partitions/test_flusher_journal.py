@@ -12,9 +12,11 @@ from klamm.broker.partitions.flush_order import FlushOrder
 from klamm.broker.partitions.registry import Partition
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import NO_ERROR, ErrorCode
+from klamm.records.record import Record, encode_batch
 from klamm.storage.engines.segments import SegmentStore
 from klamm.storage.engines.segments.log import SegmentLog
-from klamm.storage.engines.simulated_disk import FailingOperation
+from klamm.storage.engines.simulated_disk import FailingOperation, Operation
+from klamm.storage.log import LogError
 from klamm.testing.requests import a_batch, a_produce
 
 COUNT = 3
@@ -99,10 +101,60 @@ def test_a_round_that_fails_fails_for_all_and_the_next_one_succeeds(jar: Jar) ->
     assert errors(client) == [0] * COUNT
 
 
-def test_logs_whose_failed_round_cannot_be_removed_from_the_journal_are_offline(jar: Jar) -> None:
+def test_nobody_is_told_of_a_failed_round_before_it_is_out_of_the_journal(jar: Jar) -> None:
+    client = jar.connect()
+    produce(jar, client, 0)
+    jar.files.faults.append(FailingOperation("sync"))
+    jar.pass_ms(5)
+    produce(jar, client, 1)
+    jar.pass_ms(10)  # the round has failed, and a thread removes it
+    assert errors(client) == []
+    jar.pass_ms(6)
+    assert errors(client) == [56]
+    jar.pass_ms(10)
+    assert errors(client) == [0]  # which had to wait for both
+
+
+def test_the_journal_is_used_again_after_a_write_that_failed(jar: Jar) -> None:
+    client = jar.connect()
+    rounds = jar.services.flusher.journal_rounds
+    jar.files.faults.append(FailingOperation("write", happens=lambda path: "journal" in path))
+    produce(jar, client)
+    jar.pass_ms(40)
+    assert errors(client) == [0] * COUNT  # by their own files
+    assert jar.services.flusher.journal_rounds == rounds
+    produce(jar, client)
+    jar.pass_ms(40)
+    assert errors(client) == [0] * COUNT
+    assert jar.services.flusher.journal_rounds == rounds + 1
+
+
+def test_a_log_takes_appends_again_when_what_a_failed_write_left_is_gone(jar: Jar) -> None:
+    client = jar.connect()
+    batch = encode_batch([Record(0, jar.clock.timestamp_ms(), None, b"v")])
+    jar.files.faults.append(FailingOperation("write"))
+
+    def append() -> None:
+        log_of(jar, 0).append(batch, jar.clock.now_ms(), jar.clock.timestamp_ms())
+
+    for _ in range(2):
+        with pytest.raises(LogError) as refused:
+            append()
+        assert refused.value.error_code is ErrorCode.kafka_storage_error
+    jar.pass_ms(30)
+    append()
+    produce(jar, client)
+    jar.pass_ms(30)
+    assert errors(client) == [0] * COUNT
+
+
+@pytest.mark.parametrize("operation", ["sync", "truncate"])
+def test_logs_whose_failed_round_cannot_be_removed_from_the_journal_are_offline(
+    jar: Jar, operation: Operation
+) -> None:
     client = jar.connect()
     produce(jar, client, 0, 1)
-    jar.files.faults += [FailingOperation("sync"), FailingOperation("truncate")]
+    jar.files.faults += [FailingOperation("sync"), FailingOperation(operation)]
     jar.pass_ms(30)
     assert errors(client) == [56, 56]
     produce(jar, client)

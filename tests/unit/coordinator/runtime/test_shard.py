@@ -230,6 +230,23 @@ def test_what_is_not_durable_is_not_visible_after_a_rebuild(monkeypatch: pytest.
     assert world.fetch(T0) == {T0: (2, OK)}
 
 
+def test_it_is_loaded_when_its_log_takes_appends_again() -> None:
+    world = World()
+    world.commit({T0: 1})
+    world.log.is_being_repaired = True
+    world.log.refuse_with = ErrorCode.kafka_storage_error
+    world.fail_flush()
+    world.load_all()
+    assert world.shard.status is ShardStatus.LOADING
+    assert world.log.flushes_asked == 1  # which repairs it
+    world.log.is_being_repaired = False
+    world.log.refuse_with = None
+    world.flush()
+    world.load_all()
+    world.commit({T0: 2})
+    assert world.fetch(T0) == {T0: (2, OK)}
+
+
 def _broken(*_: object) -> None:
     raise AssertionError("we broke our own promise")
 

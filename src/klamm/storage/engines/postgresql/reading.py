@@ -88,6 +88,10 @@ class ReadablePostgresLog(ProducerGate):
         return self.high_watermark < self.log_end_offset
 
     @property
+    def is_being_repaired(self) -> bool:
+        return False
+
+    @property
     def is_written(self) -> bool:
         return not self.is_dirty
 

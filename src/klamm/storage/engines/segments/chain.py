@@ -85,8 +85,8 @@ class SegmentChain:
         """Cut off all batches that end at or above an offset: the log end then, and what was dropped.
 
         Batches are removed whole: the log then ends where the first one began, but never below its start.
-        Durable when it returns. The newest segments are removed first, so a crash on the way leaves a
-        longer log, never one with a gap. Raises OSError.
+        The newest segments are removed first, so a crash on the way leaves a longer log, never one with a
+        gap. The file that is active then is left to `Repair`. Raises OSError.
         """
         keep = bisect_right(self._bases, to_offset)
         position = 0
@@ -101,14 +101,11 @@ class SegmentChain:
             dropped = self.segments
             self._drop_files(dropped)
             self._set([Segment.create(self.files, self._pool, self.directory, to_offset, now_ms=now_ms)])
-            self.files.sync_directory(self.directory)
             return to_offset, dropped
         dropped = self.segments[keep:]
         self._drop_files(dropped)
-        self.files.sync_directory(self.directory)
         self._set(self.segments[:keep])
         target.truncate(position, to_offset)
-        target.cut_tail()
         return to_offset, dropped
 
     def drop_oldest(self, count: int) -> list[Segment]:
@@ -126,17 +123,11 @@ class SegmentChain:
             segment.close_handle()
             segment.rename(names.DELETED_SUFFIX)
 
-    def replace(self, old: Sequence[Segment], new: Sequence[Segment], now_ms: int) -> list[Segment]:
-        """Replace segments with cleaned ones, so that a crash leaves the old or the new.
+    def replace(self, old: Sequence[Segment], new: Sequence[Segment], now_ms: int) -> None:
+        """Replace segments with cleaned ones, so that a crash leaves the old or the new. Raises OSError.
 
-        Those in `new` are finished and durable, and their files end in `.cleaned`. Raises OSError.
+        Those in `new` are finished, and durable with names that end in `.swap`.
         """
-        for segment in reversed(new):
-            # The newest first: loading drops every .swap at or above the first .cleaned, which marks a
-            # set that is complete from one that is not.
-            segment.close_handle()
-            segment.rename(names.SWAP_SUFFIX)
-        self.files.sync_directory(self.directory)
         self._drop_files(old)
         replacements = []
         for segment in new:
@@ -144,8 +135,6 @@ class SegmentChain:
             replacements.append(self.adopt(segment, now_ms))
         first = self._bases.index(old[0].base_offset)
         self._set([*self.segments[:first], *replacements, *self.segments[first + len(old) :]])
-        self.files.sync_directory(self.directory)
-        return list(old)
 
     def adopt(self, segment: Segment, now_ms: int) -> Segment:
         """A segment of this log over existing files."""

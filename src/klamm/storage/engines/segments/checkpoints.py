@@ -35,13 +35,14 @@ class NumberedFile:
         self._written: bytes | None = None  # what is known to be in the file
         self._is_durable = False
 
-    def start_writing(self, content: bytes, *, sync: bool) -> Callable[[], None]:
+    def start_writing(self, content: bytes, *, sync: bool, is_whole: bool = False) -> Callable[[], None]:
         """A function that writes this content, on any thread; it blocks and raises OSError.
 
-        Without `sync` a crash of the machine may leave the file as it was, or damaged.
+        Without `sync` a crash of the machine may leave the file as it was, or damaged. With `is_whole` only
+        as it was: that needs a sync only if the content is not as long as before.
         """
         self._last_number += 1
-        return partial(self._write, self._last_number, content, sync)
+        return partial(self._write, self._last_number, content, sync, is_whole)
 
     def retire(self) -> None:
         """Another process may write the file from now on: writes that have not run yet are void."""
@@ -49,14 +50,14 @@ class NumberedFile:
             self._last_number += 1
             self._written_number = self._last_number
 
-    def _write(self, number: int, content: bytes, sync: bool) -> None:
+    def _write(self, number: int, content: bytes, sync: bool, is_whole: bool) -> None:
         with self._writing:
             if number <= self._written_number:
                 return
             if content != self._written or (sync and not self._is_durable):
                 self._written = None
                 if sync or not overwrite(self._files, self._path, content):
-                    write_aside(self._files, self._path, content, sync=sync)
+                    write_aside(self._files, self._path, content, sync=sync or is_whole)
                 if sync:
                     self._files.sync_directory(self._path.rpartition("/")[0])
                 self._written, self._is_durable = content, sync

@@ -1,7 +1,8 @@
 """Compaction: choosing the log to clean next, and installing the result.
 
 A pass has three steps. `Cleaner.plan` picks the dirtiest log (owner's thread, quick), `CleaningJob.run` reads
-and writes (any thread, long), `Cleaner.finish` installs the cleaned segments (owner's thread, quick).
+and writes (any thread, long), `Cleaner.finish` installs the cleaned segments (owner's thread, quick, when
+their names are durable).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from klamm.storage.engines.segments.cleaning_job import CleaningCancelledError, 
 from klamm.storage.engines.segments.cleaning_plan import Dirtiness, measure
 from klamm.storage.engines.segments.files import Files
 from klamm.storage.engines.segments.log import SegmentLog
-from klamm.storage.log import LogError, PartitionLog
+from klamm.storage.log import LogError, MustLoadError, PartitionLog
 
 _logger = logging.getLogger(__name__)
 
@@ -155,9 +156,10 @@ class Cleaner:
         return max(ratios, default=0.0)
 
     def finish(self, job: CleaningJob) -> CleaningReport:
-        """Install the segments of a job that has run, and checkpoint its end."""
-        _, log = self._running.pop(job.topic_partition)
+        """Install the segments of a job that has run. Raises MustLoadError until their names are durable."""
+        _, log = self._running[job.topic_partition]
         reason = self._replace(job, log)
+        del self._running[job.topic_partition]
         if not reason:
             log.cleaned(job.end_offset)
         report = CleaningReport(
@@ -239,9 +241,12 @@ class Cleaner:
             self._give_up(log, "log.cleaner.dedupe.buffer.size holds not a single key: raise it")
             return "no key fits"
         try:
+            if job.groups and not job.are_names_durable():
+                raise MustLoadError(job.sync_names)
             for group in job.groups:
                 log.replace_segments(group.old, (group.new,))
-        except (LogError, OSError) as error:
+        except OSError as error:
+            log.lose(error)
             self._give_up(log, str(error))
             return str(error)
         return ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import Buffer, TopicPartition
@@ -85,6 +85,8 @@ class CleaningJob:
     error: Exception | None = None
     is_cancelled: bool = False
     counts: CleaningCounts = field(default_factory=CleaningCounts)
+    _names: Literal["cleaned", "swap", "durable"] = "cleaned"
+    _names_error: OSError | None = None
 
     @property
     def end_offset(self) -> int:
@@ -111,6 +113,29 @@ class CleaningJob:
         groups, self.groups = self.groups, []
         for group in groups:
             self._remove(group.new)
+
+    def are_names_durable(self) -> bool:
+        """Whether the new segments may be installed: their names say that they are all there. Raises OSError.
+
+        If not, `sync_names` is to be called on any thread.
+        """
+        if self._names_error is not None:
+            raise self._names_error
+        if self._names == "cleaned":
+            # The newest first: loading drops every .swap at or above the first .cleaned, which marks a set
+            # that is complete from one that is not.
+            for group in reversed(self.groups):
+                group.new.rename(names.SWAP_SUFFIX)
+            self._names = "swap"
+        return self._names == "durable"
+
+    def sync_names(self) -> None:
+        """Make the names of the new segments durable; blocks, and never raises."""
+        try:
+            self.files.sync_directory(self.directory)
+            self._names = "durable"
+        except OSError as error:
+            self._names_error = error
 
     def _map_keys(self) -> None:
         """Find the last offset of each key, until the bound or until the map is full."""

@@ -6,7 +6,7 @@ file whose batches are all on disk in their segments is used again: overwriting 
 it. After a crash the journal is read (`journal_reading`) and replayed into the segments (`journal_replay`);
 after a clean shutdown there is none.
 
-Only the owner's thread calls it, except for `JournalRound.run`.
+Only the owner's thread calls it, except for `JournalSync.run`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.storage.engines.segments import names
 from klamm.storage.engines.segments.files import Files, remove_if_there
+from klamm.storage.engines.segments.journal_file import JournaledLog, JournalFile, JournalRound, JournalSync
 from klamm.storage.engines.segments.journal_format import Entry, encode_frame
 from klamm.storage.engines.segments.journal_reading import JournalContent, JournaledBatch, read_journal
-from klamm.storage.log import EngineLog, LogError
+from klamm.storage.log import LogError
 
 if TYPE_CHECKING:
     from klamm.storage.durability import SyncTicket
@@ -46,108 +47,6 @@ class JournalSettings:
 
     file_bytes: int = 16 * 1024 * 1024  # then the next file is used
     round_bytes: int = 128 * 1024  # of one round, besides batches of logs that are always journaled
-
-
-class JournaledLog(EngineLog, Protocol):
-    """A log that uses the journal."""
-
-    is_always_journaled: bool  # whatever the size of its batches
-
-    @property
-    def recovery_point(self) -> int:
-        """Everything below this offset is on disk, in the segments."""
-        ...
-
-    @property
-    def is_writable(self) -> bool:
-        """Whether it is open and its disk has not failed."""
-        ...
-
-
-class JournalFile:
-    """One file of the journal."""
-
-    __slots__ = ("_due", "allocated_bytes", "end", "handle", "logs", "number", "path", "slot", "written")
-
-    def __init__(self, slot: int, path: str, number: int, size_bytes: int) -> None:
-        self.slot = slot
-        self.path = path
-        self.handle = -1
-        self.number = number  # of its current use
-        self.end = 0  # of the durable frames
-        self.written = 0
-        self.allocated_bytes = size_bytes
-        self.logs: dict[JournaledLog, int] = {}  # the end of the batches of each log that are in this file
-        self._due: deque[JournaledLog] | None = None  # of a full file: those that may be lagging
-
-    def use(self, number: int) -> None:
-        """Begin at its start, as a file of this number."""
-        self.number = number
-        self.end = self.written = 0
-        self.logs.clear()
-        self._due = None
-
-    @property
-    def is_lagging(self) -> bool:
-        """Whether the segments of a log are not yet synced up to what this file holds of it."""
-        self.logs = {log: end for log, end in self.logs.items() if log.recovery_point < end}
-        return bool(self.logs)
-
-    def first_lagging(self, limit: int) -> list[JournaledLog]:
-        """The first logs of a full file that are lagging. The work follows what was synced since the last
-        call: every flush round asks, and a file may hold thousands of logs.
-        """
-        if self._due is None:
-            self._due = deque(self.logs)
-        due = self._due
-        found: list[JournaledLog] = []
-        while due and len(found) < limit:
-            log = due.popleft()
-            if log.recovery_point >= self.logs.get(log, 0):
-                self.logs.pop(log, None)
-            elif log.is_writable:
-                found.append(log)
-        due.extendleft(reversed(found))
-        return found
-
-
-class JournalRound:
-    """One frame that is on its way to the disk."""
-
-    __slots__ = ("_directories", "_files", "_handle", "file", "sequence", "tickets")
-
-    def __init__(
-        self,
-        files: Files,
-        file: JournalFile,
-        sequence: int,
-        tickets: Sequence[SegmentSyncTicket],
-        directories: Sequence[str],
-    ) -> None:
-        """`directories` have new names, without which the file is lost."""
-        self._files = files
-        self._handle = file.handle
-        self._directories = directories
-        self.file = file
-        self.sequence = sequence
-        self.tickets = tickets
-
-    def run(self) -> None:
-        """Flush; blocks. Raises OSError when the disk fails."""
-        self._files.sync(self._handle)
-        for directory in self._directories:
-            self._files.sync_directory(directory)
-
-    def files_only(self) -> Sequence[int] | None:
-        return None if self._directories else [self._handle]
-
-    def keep_open(self) -> None:
-        """The journal closes no file while a round is under way."""
-
-    def write_segments(self) -> None:
-        """Write the same to the logs' own files: in the turn of the loop that began the round."""
-        for ticket in self.tickets:
-            ticket.write_behind()
 
 
 class Journal:
@@ -180,7 +79,8 @@ class Journal:
         self._active: JournalFile | None = None
         self._round: JournalRound | None = None
         self._cuts: list[Entry] = []  # written behind the round that is under way
-        self._has_tail_to_cut = False  # behind the durable frames, after a failed round
+        self._has_tail_to_cut = False  # behind the durable frames, after a failed round or write
+        self._is_in_repair = False  # is under way
         self._ends_file = False  # with the round that is under way
         self._has_directory = bool(self._full)
         if self._has_directory:
@@ -227,8 +127,8 @@ class Journal:
         """
         if self._round is not None:
             return None  # of another broker in this process, which shares the store
-        if self._has_tail_to_cut and not self._cut_tail():
-            return None
+        if self._has_tail_to_cut:
+            return None  # `start_repair` first
         chosen = self._chosen(tickets)
         if after:
             # Nothing comes after something that itself comes after something.
@@ -242,7 +142,6 @@ class Journal:
             # A full disk, perhaps. The flush of their own files reports what is wrong with each log.
             _logger.warning("%s: writing failed: %s", file.path, error)
             self._has_tail_to_cut = True
-            self._cut_tail()
             return None
         self._sequence += 1
         self._round = JournalRound(self._files, file, self._sequence, chosen, list(self._new_names))
@@ -362,32 +261,44 @@ class Journal:
     def fail_round(self) -> None:
         """The frame may be on disk or not: it must never be replayed, because its logs are cut back.
 
-        Raises OSError when that could not be ensured: then none of them may be written any more.
+        `start_repair` ensures that. Before, nobody must be told that the round failed.
         """
         failed, self._round = self._round, None
         assert failed is not None
         self._sequence = failed.sequence - 1
         self._has_tail_to_cut = True
-        self._try_to_cut_tail()
 
-    def _cut_tail(self) -> bool:
-        try:
-            self._try_to_cut_tail()
-        except OSError as error:
-            _logger.warning("%s: truncating after a failed write failed: %s", self.directory, error)
-        return not self._has_tail_to_cut
+    def start_repair(self) -> JournalSync | None:
+        """Cut what a failed write or round has left behind the durable frames.
 
-    def _try_to_cut_tail(self) -> None:
+        What must run before the next round; None when nothing must, or it is under way. Raises OSError.
+        """
         file = self._active
+        if not self._has_tail_to_cut or self._is_in_repair:
+            return None
         assert file is not None
-        if file.handle >= 0:
-            self._files.truncate(file.handle, file.end)
-            file.written = file.allocated_bytes = file.end
-            if self._cuts:
-                self._sequence += 1
-                self._write(file, encode_frame(file.number, self._sequence, self._cuts))
-            self._sync(file)
+        if file.handle < 0:
+            self._repaired()
+            return None
+        self._files.truncate(file.handle, file.end)
+        file.written = file.allocated_bytes = file.end
+        if self._cuts:
+            self._sequence += 1
+            self._write(file, encode_frame(file.number, self._sequence, self._cuts))
+        self._is_in_repair = True
+        return JournalSync(self._files, file, list(self._new_names))
+
+    def finish_repair(self, *, is_good: bool) -> None:
+        """The repair has run. If it failed, it is to be started again."""
+        self._is_in_repair = False
+        if is_good:
+            file = self._active
+            assert file is not None
             file.end = file.written
+            self._new_names.clear()
+            self._repaired()
+
+    def _repaired(self) -> None:
         self._cuts.clear()
         self._has_tail_to_cut = False
 
@@ -398,8 +309,15 @@ class Journal:
         holding = [file for file in self._all() if file.logs.get(log, 0) > to_offset]
         if not holding:
             return
-        if self._has_tail_to_cut:
-            self._try_to_cut_tail()
+        if self._is_in_repair:
+            raise OSError(f"{self.directory}: the journal is being repaired")
+        if (repair := self.start_repair()) is not None:
+            is_good = False
+            try:
+                repair.run()
+                is_good = True
+            finally:
+                self.finish_repair(is_good=is_good)
         file = self._active if self._active is not None else self._with_room(())
         if file is None:
             raise OSError(f"{self.directory}: no journal file is free")

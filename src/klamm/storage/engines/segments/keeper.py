@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from klamm.storage.engines.segments.journal_reading import JournaledBatch
     from klamm.storage.engines.segments.log import SegmentLog
     from klamm.storage.engines.segments.reserve import DiskReserve
+    from klamm.storage.log import Work
 
 
 class LogKeeper(Protocol):
@@ -32,10 +33,6 @@ class LogKeeper(Protocol):
         """What the journal holds of a log. Raises OSError."""
         ...
 
-    def log_closed(self, log: SegmentLog, *, is_clean: bool) -> None:
-        """A log was closed; when clean, all of it is on disk."""
-        ...
-
-    def log_cleaned(self, log: SegmentLog) -> None:
-        """A log was compacted: write down up to where."""
+    def log_closed(self, log: SegmentLog, *, is_clean: bool) -> Work:
+        """A log was closed; when clean, all of it is on disk. Work that writes that down: raises OSError."""
         ...

@@ -44,6 +44,11 @@ def tidy(files: Files, directory: str) -> Sequence[DirectoryEntry]:
     return files.scan(directory)
 
 
+def has_leftovers(files: Files, directory: str) -> bool:
+    """Whether there is something to tidy, which waits for the disk."""
+    return files.exists(directory) and any(_is_leftover(entry.name) for entry in files.scan(directory))
+
+
 def _is_leftover(name: str) -> bool:
     return name.endswith(
         (names.DELETED_SUFFIX, names.CLEANED_SUFFIX, names.SWAP_SUFFIX, names.TEMPORARY_SUFFIX)

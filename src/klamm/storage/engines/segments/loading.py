@@ -21,7 +21,7 @@ from klamm.storage.engines.segments.offset_index import CorruptIndexError
 from klamm.storage.engines.segments.reading import LogParts
 from klamm.storage.engines.segments.recovery import drop_orphan, is_orphan, recover
 from klamm.storage.engines.segments.scan import BadBatchError, walk
-from klamm.storage.engines.segments.segment import Segment
+from klamm.storage.engines.segments.segment import Segment, sync_paths
 from klamm.storage.engines.segments.snapshots import Snapshots, restore
 from klamm.storage.engines.segments.sync import Flushing
 from klamm.storage.engines.segments.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
@@ -261,6 +261,6 @@ def _sync(files: Files, directory: str, segments: Sequence[Segment]) -> None:
     """Flush what a killed process may have left only in the page cache."""
     for segment in segments:
         files.sync(segment.handle())
-        segment.sync_indexes()
+        sync_paths(files, segment.index_paths())
         segment.is_unsynced = False
     files.sync_directory(directory)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from struct import Struct
 from typing import Final, cast
@@ -14,18 +14,20 @@ from klamm.records.batch import LENGTH_AT, LOG_APPEND_TIME_BIT, BatchHeader
 from klamm.records.core import stamped
 from klamm.records.markers import EndMarker
 from klamm.storage.durability import SyncTicket
+from klamm.storage.engines.segments.closing import Closing
 from klamm.storage.engines.segments.files import Chunk
 from klamm.storage.engines.segments.holding_back import HoldingBack
 from klamm.storage.engines.segments.journal import Journal
 from klamm.storage.engines.segments.keeper import LogKeeper
 from klamm.storage.engines.segments.reading import LogParts, ReadableLog, storage_error
+from klamm.storage.engines.segments.repair import Repair, RepairTicket
 from klamm.storage.engines.segments.retention import expired_segments
 from klamm.storage.engines.segments.rewriting import write_again
-from klamm.storage.engines.segments.segment import Segment
+from klamm.storage.engines.segments.segment import Segment, sync_paths
 from klamm.storage.engines.segments.snapshots import restore
 from klamm.storage.engines.segments.sync import SegmentSyncTicket
 from klamm.storage.engines.segments.txn_index import AbortedEntry
-from klamm.storage.log import AppendOrigin, AppendResult, LogError
+from klamm.storage.log import AppendOrigin, AppendResult, LogError, MustLoadError, Work
 from klamm.storage.producer_gate import refuse_too_large, sized_header
 from klamm.storage.producer_state import BatchSummary
 from klamm.storage.topic_config import TopicConfig
@@ -71,7 +73,9 @@ class SegmentLog(ReadableLog):
         self._journal = journal if flush_on_commit else None
         self.held_back = None if self._journal is None else HoldingBack(parts.chain)
         self.is_always_journaled = is_always_journaled
-        self._has_tail_to_cut = False  # a failed write left bytes behind the end, or files to write again
+        self._repair = Repair(parts.chain)
+        self._is_in_doubt = False  # before an append: a repair is due, or there are files to write again
+        self._closing: Closing | None = None
         self._is_let_go = False  # its files may be those of another log by now
         self._refusal: LogError | None = None  # why appends are rejected from now on
         self.cleaned_to: int | None = None  # the end of the last compaction
@@ -94,7 +98,7 @@ class SegmentLog(ReadableLog):
     ) -> AppendResult:
         header = sized_header(batch, header)
         size_bytes = len(batch)
-        if self._refusal is not None or self._has_tail_to_cut or self._reserve.is_full:
+        if self._refusal is not None or self._is_in_doubt or self._reserve.is_full:
             self._make_appendable(header)
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
@@ -145,7 +149,7 @@ class SegmentLog(ReadableLog):
     def append_own(self, batch: bytes, now_ms: int) -> int:
         base_offset = self.log_end_offset
         _, delta, max_timestamp_ms = _OWN.unpack_from(batch, LENGTH_AT)
-        is_refusing = self._refusal is not None or self._has_tail_to_cut or self._reserve.is_full
+        is_refusing = self._refusal is not None or self._is_in_doubt or self._reserve.is_full
         if self._flush_on_commit and not is_refusing:
             last_offset = base_offset + delta
             active = self._chain.active
@@ -166,28 +170,34 @@ class SegmentLog(ReadableLog):
         """A write failed, perhaps after some of its bytes: they must never become visible."""
         self._producers.refused(header)
         active = self._chain.active
-        self._has_tail_to_cut = True
         try:
-            active.cut_tail()
-            self._has_tail_to_cut = False
+            self._repair.cut_tail()
         except OSError as worse:
             _logger.warning("%s: truncating after a failed write failed: %s", active.log_path, worse)
+        self._wait_for_repair()
         return storage_error(active.log_path, error)
 
+    def _wait_for_repair(self) -> None:
+        self._is_in_doubt = True
+        self.flush_soon()
+
     def _make_appendable(self, header: BatchHeader) -> None:
-        """Retry the cut and the writes that failed before; LogError when they fail again."""
+        """Retry the writes that failed before. LogError if they fail again, and until a repair is done."""
         if self._refusal is not None:
             raise self._refusal
-        if self._reserve.is_full:
+        if self._reserve.is_full or self._repair.is_due:
             self._producers.refused(header)
-            raise LogError(ErrorCode.kafka_storage_error, self._reserve.why)
+            why = self._reserve.why
+            if self._repair.is_due:
+                self.flush_soon()
+                why = f"{self.directory}: what a failed write or flush has left is being removed"
+            raise LogError(ErrorCode.kafka_storage_error, why)
         try:
-            self._chain.active.cut_tail()
             self._flushing.write_suspects(self._chain.files)
         except OSError as error:
             self._producers.refused(header)
             raise storage_error(self._chain.active.log_path, error) from error
-        self._has_tail_to_cut = False
+        self._is_in_doubt = False
 
     def _roll_for(self, header: BatchHeader, size_bytes: int, now_ms: int) -> Segment:
         refuse_too_large(size_bytes, self.config.segment_bytes)
@@ -223,14 +233,32 @@ class SegmentLog(ReadableLog):
             return True
         return self._flushing.is_due(self.config, self._chain.active.base_offset, now_ms)
 
-    def start_sync(self) -> SegmentSyncTicket | None:
-        if self._flushing.durable_offset >= self.log_end_offset or self._refusal is not None:
+    @property
+    def is_being_repaired(self) -> bool:
+        return self._repair.is_due
+
+    def start_sync(self) -> SegmentSyncTicket | RepairTicket | None:
+        if self._refusal is not None:
+            return None
+        if self._repair.is_due:
+            return self._start_repair()
+        if self._flushing.durable_offset >= self.log_end_offset:
             return None
         return self._ticket(self._journal)
+
+    def _start_repair(self) -> RepairTicket:
+        """Raises OSError; then the log is lost."""
+        try:
+            return self._repair.start(self._flushing.durable_offset)
+        except OSError as error:
+            self.lose(error)
+            raise
 
     def start_segment_sync(self) -> SegmentSyncTicket | None:
         if self._flushing.recovery_point >= self.log_end_offset or self._refusal is not None:
             return None
+        if self._repair.is_due:
+            return None  # first that
         try:
             return self._ticket(None)
         except LogError:
@@ -249,26 +277,36 @@ class SegmentLog(ReadableLog):
         return self._flushing.start(self._chain, self._epochs, self.log_end_offset, now_ms, journal, self)
 
     def finish_sync(self, ticket: SyncTicket) -> None:
-        assert isinstance(ticket, SegmentSyncTicket)
+        assert isinstance(ticket, SegmentSyncTicket | RepairTicket)
         if self._is_let_go:
             ticket.release()
+            return
+        if isinstance(ticket, RepairTicket):
+            self._repair.finish(ticket)
+            if self._repair.is_due or self.is_dirty:
+                self.flush_soon()
+            self.on_change()
             return
         if self._flushing.finish(ticket, self._chain, self._epochs) and self._flush_on_commit:
             segment, position = self._flushing.durable_place
             self._raise_high_watermark(ticket.end_offset, segment, position)
 
     def fail_sync(self, ticket: SyncTicket) -> None:
-        assert isinstance(ticket, SegmentSyncTicket)
+        assert isinstance(ticket, SegmentSyncTicket | RepairTicket)
         if self._is_let_go:
             ticket.release()
             return
+        if isinstance(ticket, RepairTicket):
+            ticket.release()
+            raise self.lose(OSError("making durable what was cut failed"))
+        self._repair.sync_failed()
         if self._flushing.fail(ticket, self._epochs, self.directory) and self._refusal is None:
             self.truncate(self._flushing.durable_offset)
         try:
             self._flushing.write_suspects(self._chain.files)
         except OSError as error:
             # The disk may be full, and have room again later.
-            self._has_tail_to_cut = True
+            self._is_in_doubt = True
             _logger.warning("%s: writing again after a failed flush failed: %s", self.directory, error)
 
     # -- cutting
@@ -290,25 +328,25 @@ class SegmentLog(ReadableLog):
         try:
             self._cut(to_offset)
         except OSError as error:
-            # Partly cut, and the disk failed: only loading the log again can determine its state.
-            self._refusal = storage_error(self.directory, error)
-            raise self._refusal from error
+            raise self.lose(error) from error
         self.on_change()
 
     def _cut(self, to_offset: int) -> None:
         old_end = self.log_end_offset
         if to_offset < self._flushing.durable_offset:
             self._keeper.cutting(self, to_offset)
-        # Before the cut, which makes this durable: a snapshot that survived would be of another history.
-        self._snapshots.remove_outside(self._chain.segments[0].base_offset, to_offset)
+        # The repair makes this durable, too: a snapshot that survived would be of another history.
+        has_old_names = self._snapshots.remove_outside(self._chain.segments[0].base_offset, to_offset)
         self.log_end_offset, dropped = self._chain.cut(to_offset, self._log_start, self._clock.now_ms())
         self._flushing.cut(self.log_end_offset, self._chain)
         self._keeper.recovery_point_fell(self)
-        self._has_tail_to_cut = self._flushing.has_suspects
         self._forget(dropped)
         self._epochs.truncate_end(self.log_end_offset)
         self._epochs.assign(self.leader_epoch, self.log_end_offset)
-        self._snapshots.remove_outside(self._chain.segments[0].base_offset, self.log_end_offset)
+        first_offset = self._chain.segments[0].base_offset
+        has_old_names |= self._snapshots.remove_outside(first_offset, self.log_end_offset)
+        self._repair.cut(has_old_names=has_old_names or bool(dropped))
+        self._wait_for_repair()
         before = self._producers
         self._producers = restore(self._snapshots, self._chain.segments, self.log_end_offset)
         self._producers.inherit(before)
@@ -371,20 +409,21 @@ class SegmentLog(ReadableLog):
         self.on_change()
 
     def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """Replace inactive segments with cleaned ones (finished, durable, named `.cleaned`)."""
+        """Replace inactive segments with cleaned ones (finished, durable, named `.swap`). Raises OSError."""
         assert self._chain.active not in old
-        try:
-            self._chain.replace(old, new, self._clock.now_ms())
-        except OSError as error:
-            self._refusal = storage_error(self.directory, error)
-            raise self._refusal from error
+        self._chain.replace(old, new, self._clock.now_ms())
+        self._flushing.names_changed(self.directory)
         paths = [path for segment in old for path in segment.paths()]
         self._keeper.remove_later(paths, self.config.file_delete_delay_ms)
 
+    def lose(self, error: OSError) -> LogError:
+        """The disk failed in the middle of a change: only loading the log again can determine its state."""
+        self._refusal = storage_error(self.directory, error)
+        return self._refusal
+
     def cleaned(self, end_offset: int) -> None:
-        """The segments below an offset are compacted."""
+        """The segments below an offset are compacted; the next checkpoint says so."""
         self.cleaned_to = end_offset
-        self._keeper.log_cleaned(self)
 
     # -- closing
 
@@ -392,35 +431,58 @@ class SegmentLog(ReadableLog):
         return self._producers.expire(timestamp_ms, expiration_ms)
 
     def close(self) -> None:
-        """Flush, write what a clean start reads, and close. Raises LogError when the disk fails."""
-        is_clean = False
-        try:
-            if self._refusal is None:
-                self._put_in_order()
-                is_clean = True
-        except OSError as error:
-            raise storage_error(self.directory, error) from error
-        finally:
-            self._let_go("log is closed")
-            self._keeper.log_closed(self, is_clean=is_clean)
+        """Flush, write what a clean start reads, and close; blocks. Raises LogError when the disk fails."""
+        while True:
+            try:
+                self.go_on_closing()
+            except MustLoadError as step:
+                step.load()
+            else:
+                return
 
-    def _put_in_order(self) -> None:
+    def go_on_closing(self) -> None:
+        """As `close`, but raises MustLoadError for each step that blocks."""
+        if self._is_let_go:
+            return
+        failure: OSError | None = None
+        if self._refusal is None:
+            closing = self._closing = self._closing or Closing(self._put_in_order())
+            try:
+                closing.go_on()
+            except OSError as error:
+                failure = error
+        is_clean = self._refusal is None and failure is None
+        self._let_go("log is closed")
+        write_checkpoint = self._keeper.log_closed(self, is_clean=is_clean)
+        if failure is not None:
+            raise storage_error(self.directory, failure) from failure
+        if is_clean:
+            raise closing.waits_for(write_checkpoint)
+
+    def _put_in_order(self) -> Iterator[Work]:
+        """What is to be synced, step by step. Raises OSError."""
         if self.held_back is not None and self.held_back.is_active:
             self._cut(self._flushing.durable_offset)
             self.held_back.end()
-        active = self._chain.active
-        if self._has_tail_to_cut:
-            active.cut_tail()
+        while self._repair.is_due:
+            repair = self._repair.start(self._flushing.durable_offset)
+            repair.keep_open()
+            yield repair.run
+            self._repair.finish(repair)
         if self.recovery_point < self.log_end_offset or self._flushing.has_new_names:
             ticket = self._ticket(None)
-            ticket.run()
+            ticket.keep_open()
+            yield ticket.run
             self.finish_sync(ticket)
-        if active.finish():
-            active.sync_indexes()
+        active = self._chain.active
+        paths = active.index_paths() if active.finish() else []
         if not self._snapshots.has(self.log_end_offset) and (
             self._producers or self.log_end_offset > self._chain.segments[0].base_offset
         ):
-            self._snapshots.write(self.log_end_offset, self._producers, sync=True)
+            self._snapshots.write(self.log_end_offset, self._producers)
+            paths.append(self._snapshots.path(self.log_end_offset))
+        if paths:
+            yield partial(sync_paths, self._chain.files, paths)
 
     def abandon(self) -> None:
         """Close and write nothing: the log is deleted, or another broker's."""

@@ -167,17 +167,20 @@ class PartitionCheckpoints:
         left = self.read(place)
         return -1 if left is None else left.leader_epoch
 
-    def start_writing(self, place: TopicPartition, checkpoint: PartitionCheckpoint, *, sync: bool) -> Work:
+    def start_writing(
+        self, place: TopicPartition, checkpoint: PartitionCheckpoint, *, sync: bool, has_start: bool = False
+    ) -> Work:
         """Work that writes a partition's file. Raises OSError.
 
-        Deleted records must stay deleted, so a log start is always made durable. The rest may be lost: it
-        costs a recovery.
+        Deleted records must stay deleted, so a log start is always made durable, unless the file has it
+        already. The rest may be lost: it costs a recovery.
         """
         writer = self._writers.get(place)
         if writer is None:
             writer = self._writers[place] = NumberedFile(self._files, self._path(place))
+        is_precious = checkpoint.log_start_offset > 0
         write = writer.start_writing(
-            encode_checkpoint(checkpoint), sync=sync or checkpoint.log_start_offset > 0
+            encode_checkpoint(checkpoint), sync=sync or (is_precious and not has_start), is_whole=is_precious
         )
         self._last[place] = checkpoint
 

@@ -15,7 +15,8 @@ from functools import partial
 from typing import Protocol, cast
 
 from klamm.storage.durability import LANES, Background, LostLogError, Report, SyncTicket
-from klamm.storage.engines.segments.journal import Journal, JournaledLog, JournalRound
+from klamm.storage.engines.segments.journal import Journal
+from klamm.storage.engines.segments.journal_file import JournaledLog, JournalRound
 from klamm.storage.engines.segments.kernel_sync import KernelSync
 from klamm.storage.engines.segments.sync import SegmentSyncTicket
 
@@ -34,16 +35,20 @@ class _Sync(Protocol):
 
 
 class _Pending:
-    """One log's own files, or a round of a journal, on the way to the disk."""
+    """One log's own files, or a round of a journal or its repair, on the way to the disk."""
 
-    __slots__ = ("error", "journal", "parts_left", "tickets", "work")
+    __slots__ = ("cause", "error", "journal", "parts_left", "tickets", "work")
 
     def __init__(
-        self, work: _Sync, tickets: Sequence[SegmentSyncTicket], journal: Journal | None = None
+        self,
+        work: _Sync,
+        tickets: Sequence[SegmentSyncTicket],
+        journal: Journal | None = None,
     ) -> None:
         self.work = work
         self.tickets = tickets
         self.journal = journal
+        self.cause: Exception | None = None  # why the round failed after which the journal is repaired
         self.parts_left = 0  # files that the kernel has, and one for a thread that has the work
         self.error: Exception | None = None
 
@@ -122,6 +127,7 @@ class SegmentRounds:
             started = journal.start_round(members, after)
             if started is None:
                 others += members
+                self._repair(journal)
                 continue
             others += [ticket for ticket in members if not ticket.is_journaled]
             rounds.append(_Pending(started, started.tickets, journal))
@@ -198,29 +204,55 @@ class SegmentRounds:
 
     def _are_done(self, parts: Iterable[tuple[_Pending, Exception | None]]) -> None:
         outcomes: list[tuple[SyncTicket, Exception | None]] = []
+        are_over = False
         for sync, error in parts:
             sync.error = sync.error or error
             sync.parts_left -= 1
-            if not sync.parts_left:
-                outcome = sync.error
-                if sync.journal is not None:
-                    outcome = self._round_is_done(sync.journal, outcome)
-                outcomes += [(ticket, outcome) for ticket in sync.tickets]
-        if outcomes:
+            if not sync.parts_left and (sync.journal is None or self._journal_is_done(sync.journal, sync)):
+                are_over = True
+                outcomes += [(ticket, sync.error) for ticket in sync.tickets]
+        if are_over:
             self._report(outcomes)
 
-    def _round_is_done(self, journal: Journal, error: Exception | None) -> Exception | None:
-        """Conclude a round before its tickets are: its error, or that its logs cannot be used further."""
+    def _journal_is_done(self, journal: Journal, sync: _Pending) -> bool:
+        """Conclude a round or a repair before its tickets are; False while the journal is being repaired."""
         self._in_round.discard(journal)
-        if error is None:
-            journal.finish_round()
-            return None
-        try:
+        if isinstance(sync.work, JournalRound):
+            if sync.error is None:
+                journal.finish_round()
+                return True
             journal.fail_round()
-        except OSError as worse:
-            _logger.error("truncating the journal after a failed flush failed: %s", worse)
-            return LostLogError(str(error))
-        return error
+            return not self._repair(journal, sync)
+        journal.finish_repair(is_good=sync.error is None)
+        if sync.error is None:
+            sync.error = sync.cause
+        else:
+            _logger.error("%s: making a cut durable failed: %s", journal.directory, sync.error)
+            sync.error = LostLogError(str(sync.cause))
+        return True
+
+    def _repair(self, journal: Journal, failed: _Pending | None = None) -> bool:
+        """Let a thread repair a journal after a failed round or write; False if none does.
+
+        If a round cannot be undone, none of its logs may be used further.
+        """
+        try:
+            work = journal.start_repair()
+        except OSError as error:
+            _logger.error("%s: truncating after a failed write failed: %s", journal.directory, error)
+            if failed is not None:
+                failed.error = LostLogError(str(failed.error))
+            return False
+        if work is None:
+            return False
+        repair = _Pending(work, (), journal)
+        if failed is not None:
+            repair.tickets, repair.cause = failed.tickets, failed.error
+        repair.parts_left = 1
+        self._in_round.add(journal)
+        self._for_threads.append(repair)
+        self._fill_lanes()
+        return True
 
     def close(self) -> None:
         if self._kernel is not None:

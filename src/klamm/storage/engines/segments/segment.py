@@ -96,7 +96,7 @@ class Segment(IndexedFile):
         write_later: bool = False,
     ) -> None:
         """Write one batch, given in pieces, and index it. OSError leaves the segment as it was,
-        but for bytes behind its end, which `cut_tail` removes.
+        but for bytes behind its end, which `cut_file` removes.
 
         A batch that may be written later is written together with those that follow, at the latest with a
         flush: a system call costs as much as everything else here.
@@ -214,26 +214,12 @@ class Segment(IndexedFile):
         was_ready, self._is_ready, self._limits_of = self._is_ready, False, None
         return was_ready
 
-    def sync_indexes(self) -> None:
-        """Make the index files durable; blocks."""
-        for path in self.index_paths():
-            if self._files.exists(path):
-                sync_path(self._files, path)
-
     # -- cutting
 
-    def cut_tail(self) -> None:
-        """Remove bytes that a failed write left behind the end, and make that durable.
-
-        Durable, because a crash may lose the next write to this place but keep a later one: the bytes under
-        it must then not be a batch of another history.
-        """
+    def cut_file(self) -> None:
+        """Remove bytes behind the end. Raises OSError."""
         self._files.truncate(self.handle(), self.written_bytes)
-        try:
-            self._files.sync(self.handle())
-        except OSError:
-            self.is_suspect = True
-            raise
+        self.is_unsynced = True
 
     def write_again(self, position: int, data: bytes) -> None:
         """Write bytes that are in the file already, so that the next sync includes them. Raises OSError."""
@@ -242,9 +228,11 @@ class Segment(IndexedFile):
         self.is_unsynced = True
 
     def truncate(self, position: int, next_offset: int) -> None:
-        """Cut the segment at a batch that begins at a position; its next offset afterwards."""
+        """Cut the segment at a batch that begins at a position; its next offset afterwards.
+
+        `cut_file` does so with its file.
+        """
         self._make_ready()
-        self._files.truncate(self.handle(), min(position, self.written_bytes))
         self._drop_pending(position)
         self._known.clear()
         self._limits_of = None
@@ -302,7 +290,15 @@ class Segment(IndexedFile):
     def cut_unindexed(self, position: int) -> None:
         """Cut the file where a rebuild found an invalid batch; the indexes end there too."""
         self.size_bytes = position
-        self.cut_tail()
+        self.cut_file()
+        self._files.sync(self.handle())
+
+
+def sync_paths(files: Files, paths: Sequence[str]) -> None:
+    """Flush those of some files that exist; blocks."""
+    for path in paths:
+        if files.exists(path):
+            sync_path(files, path)
 
 
 def sync_path(files: Files, path: str) -> None:

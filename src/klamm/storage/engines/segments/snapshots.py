@@ -82,9 +82,11 @@ class Snapshots:
         if offset in self._offsets:
             self._remove([offset])
 
-    def remove_outside(self, first_offset: int, last_offset: int) -> None:
-        """Remove snapshots outside of the log, after segments were deleted or the log was cut."""
-        self._remove([offset for offset in self._offsets if not first_offset <= offset <= last_offset])
+    def remove_outside(self, first_offset: int, last_offset: int) -> bool:
+        """Remove snapshots outside of the log, after segments were deleted or the log was cut; if any."""
+        outside = [offset for offset in self._offsets if not first_offset <= offset <= last_offset]
+        self._remove(outside)
+        return bool(outside)
 
     def take_strays(self, bases: Iterable[int]) -> list[str]:
         """Forget those that are neither at the start of a segment nor the newest; the paths of their files.

@@ -36,6 +36,7 @@ from klamm.storage.engines.segments.handles import HandlePool
 from klamm.storage.engines.segments.journal import Journal, JournalSettings
 from klamm.storage.engines.segments.journal_reading import JournaledBatch, OtherJournals
 from klamm.storage.engines.segments.lanes import RunAll, one_by_one
+from klamm.storage.engines.segments.leftovers import has_leftovers
 from klamm.storage.engines.segments.loading import LoadSettings, load_parts
 from klamm.storage.engines.segments.log import SegmentLog
 from klamm.storage.engines.segments.partition_checkpoint import (
@@ -220,7 +221,8 @@ class SegmentStore:
         try:
             log = self._load(place, topic_id, leader_epoch, config)
             # From now on the log is not clean; that it is not is noticed even if this write is lost.
-            self._save(place, log)()
+            checkpoint = checkpoint_of(log)  # the log start is what the last one said
+            self._checkpoints.start_writing(place, checkpoint, sync=False, has_start=True)()
         except OSError as error:
             raise LogError(ErrorCode.kafka_storage_error, f"opening {place} failed: {error}") from error
         self._clean.discard(place)
@@ -260,7 +262,9 @@ class SegmentStore:
         journaled = partial(self._left_in_journals, place, topic_id)
         if (repaired := self._recoveries.settings_after(place, settings)) is not None:
             settings = repaired
-        elif not settings.is_clean and (not self.is_alone or place in self._abandoned):
+        elif (place in self._abandoned and not settings.is_clean) or (
+            not self.is_alone and (not settings.is_clean or has_leftovers(self.files, directory))
+        ):
             raise self._recoveries.needed(place, directory, settings, journaled)
         elif not is_closed:
             settings = replace(settings, journaled=journaled())
@@ -306,7 +310,8 @@ class SegmentStore:
         )
         if self.is_alone:
             raise LogError(ErrorCode.inconsistent_topic_id, message)
-        _logger.warning("%s: renamed to %s", message, self.set_aside(*place))
+        # The first flush of the new log makes it durable.
+        _logger.warning("%s: renamed to %s", message, self._set_aside(place, is_durable=False))
 
     def abandon(self, topic: str, partition: int) -> None:
         """Close a log and write nothing: another broker leads it. What was not durable may be lost."""
@@ -317,10 +322,13 @@ class SegmentStore:
         self._forget(place)
 
     def close_log(self, topic: str, partition: int) -> None:
-        """Flush and close a log, so that its next leader opens it without recovery. Raises LogError."""
+        """Flush and close a log, so that its next leader opens it without recovery.
+
+        Raises LogError, and MustLoadError until everything is synced.
+        """
         log = self._logs.get(TopicPartition(topic, partition))
         if log is not None:
-            log.close()
+            log.go_on_closing()
 
     def _forget(self, place: TopicPartition) -> None:
         self._checkpoints.forget(place)
@@ -353,18 +361,21 @@ class SegmentStore:
 
     def set_aside(self, topic: str, partition: int) -> str:
         """Rename a log that belongs to no topic, so that it is kept but never opened; its new path."""
-        place = TopicPartition(topic, partition)
+        return self._set_aside(TopicPartition(topic, partition), is_durable=True)
+
+    def _set_aside(self, place: TopicPartition, *, is_durable: bool) -> str:
         assert place not in self._logs, f"{place} is in use"
-        directory = self._path(names.partition_directory(topic, partition))
+        directory = self._path(names.partition_directory(*place))
         try:
-            topic_id = self._topic_of(topic, partition).likely_id or ZERO_ID
-            kept = self._path(names.stray_directory(topic, partition, topic_id))
+            topic_id = self._topic_of(*place).likely_id or ZERO_ID
+            kept = self._path(names.stray_directory(*place, topic_id))
             self.files.rename(directory, kept)
-            self.files.sync_directory(self.directory)
+            if is_durable:
+                self.files.sync_directory(self.directory)
         except OSError as error:
             raise LogError(ErrorCode.kafka_storage_error, f"renaming {directory} failed: {error}") from error
         self._forget(place)
-        self.journal.replayed(topic, topic_id, partition)
+        self.journal.replayed(place.topic, topic_id, place.partition)
         return kept
 
     # -- what logs need from their store
@@ -375,13 +386,6 @@ class SegmentStore:
         left = self._checkpoints.read(place)
         if left is not None and left.recovery_point > log.recovery_point:
             self._save(place, log, sync=True)()
-
-    def log_cleaned(self, log: SegmentLog) -> None:
-        """A log was compacted. To lose this costs one more pass."""
-        try:
-            self._save(TopicPartition(log.topic, log.partition), log)()
-        except OSError as error:
-            _logger.warning("%s: writing the checkpoint failed: %s", log.directory, error)
 
     def cutting(self, log: SegmentLog, to_offset: int) -> None:
         """A log is about to be cut below what is durable. Raises OSError."""
@@ -395,16 +399,13 @@ class SegmentStore:
         """Remove files once a delay has passed."""
         self._removals.add_files(delay_ms, paths)
 
-    def log_closed(self, log: SegmentLog, *, is_clean: bool) -> None:
-        """A log was closed; when clean, all of it is on disk."""
+    def log_closed(self, log: SegmentLog, *, is_clean: bool) -> Work:
+        """A log was closed; when clean, all of it is on disk: work that writes that down."""
         place = TopicPartition(log.topic, log.partition)
         self._logs.pop(place, None)
-        try:
-            self._save(place, log, is_clean=is_clean)()
-        except OSError as error:
-            _logger.warning("%s: writing the checkpoint failed: %s", log.directory, error)
         if is_clean:
             self.journal.forget(log)
+        return self._save(place, log, is_clean=is_clean)
 
     def _save(
         self, place: TopicPartition, log: SegmentLog, *, is_clean: bool = False, sync: bool = False

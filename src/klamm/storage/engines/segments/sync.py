@@ -13,7 +13,8 @@ from klamm.storage.engines.segments.segment import Segment, sync_path
 from klamm.storage.topic_config import TopicConfig
 
 if TYPE_CHECKING:
-    from klamm.storage.engines.segments.journal import Journal, JournaledLog
+    from klamm.storage.engines.segments.journal import Journal
+    from klamm.storage.engines.segments.journal_file import JournaledLog
 
 
 class SegmentSyncTicket:
