@@ -399,3 +399,34 @@ def test_a_flush_that_a_full_disk_fails_after_a_roll_is_made_good_when_there_is_
     if not is_clean:
         world.files.crash()
     assert read_all(world.start()) == expected
+
+
+@pytest.mark.parametrize("runs", ["before the next topic's flush", "after it"])
+def test_a_flush_that_comes_late_leaves_the_next_topic_of_that_name_alone(runs: str) -> None:
+    world = World(1)
+    world.start()
+    store, other_id = world.store, bytes(range(16))
+    log = store.open("n", TOPIC_ID, 0, leader_epoch=7, config=CONFIG)
+    append(log)
+    late = log.start_sync()
+    assert late is not None
+    late.keep_open()
+    # Given a topic that is deleted while its first flush waits for a thread, and made anew
+    store.delete("n", 0)
+    log = store.open("n", other_id, 0, leader_epoch=0, config=CONFIG)
+    append(log)
+    if runs == "after it":
+        sync(log)
+    # When the thread comes
+    late.run()
+    sync(log)
+    # Then the new log has its own leader epochs, and can be led at the next
+    before = world.files.read_file("/data/n-0/leader-epoch-checkpoint")
+    assert before == b"0\n1\n0 0\n"
+    store.close()
+    world.files.crash()
+    world.epoch += 1
+    world.start()
+    log = world.store.open("n", other_id, 0, leader_epoch=1, config=CONFIG)
+    assert log.log_end_offset == 1
+    assert not [each.name for each in world.files.scan("/data/n-0") if "tmp" in each.name]

@@ -171,7 +171,7 @@ class Cleaner:
             bytes_written=job.counts.bytes_written,
             keys=job.counts.keys,
             reason=reason,
-            is_log_lost=log.is_lost,
+            is_log_lost=not log.is_writable,
         )
         _logger.info(
             "%s: compacted offsets %d to %d (%.0f%% dirty), %d bytes to %d%s",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
+from threading import Lock
 from typing import Final, NamedTuple
 
 from klamm.protocol.errors import DecodeError
-from klamm.storage.engines.segments.files import Files
+from klamm.storage.engines.segments import names
+from klamm.storage.engines.segments.files import Files, remove_if_there
 from klamm.storage.log import EpochEnd
 
 _VERSION: Final = "0"
@@ -28,10 +30,13 @@ class LeaderEpochs:
     epochs, so a crash loses nothing.
     """
 
-    __slots__ = ("_entries", "_has_changed", "_saved", "path")
+    __slots__ = ("_entries", "_has_changed", "_is_retired", "_naming", "_saved", "path", "writer")
 
     def __init__(self, path: str, entries: list[EpochEntry], *, is_saved: bool = False) -> None:
         self.path = path
+        self.writer = ""  # whose the log is, as a part of a file's name
+        self._naming = Lock()
+        self._is_retired = False
         self._entries = entries
         self._saved = encode_epochs(entries) if is_saved else b""
         self._has_changed = not is_saved  # perhaps; when not, `_saved` is what there is
@@ -106,6 +111,21 @@ class LeaderEpochs:
         encoded = encode_epochs(self._entries)
         self._has_changed = encoded != self._saved
         return encoded if self._has_changed else None
+
+    def write(self, files: Files, encoded: bytes) -> None:
+        """Replace the checkpoint file, durably but for its name; blocks, on any thread. Raises OSError."""
+        written = f"{self.path}.{self.writer}{names.TEMPORARY_SUFFIX}"
+        files.write_file(written, encoded, sync=True)
+        with self._naming:
+            if not self._is_retired:
+                files.rename(written, self.path)
+                return
+        remove_if_there(files, written)
+
+    def retire(self) -> None:
+        """The directory may have another log from now on: a write that is under way must not meet it."""
+        with self._naming:  # for no longer than a rename
+            self._is_retired = True
 
     def saved(self, encoded: bytes) -> None:
         """Record what the checkpoint file durably holds."""

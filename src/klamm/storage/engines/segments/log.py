@@ -80,6 +80,7 @@ class SegmentLog(ReadableLog):
         self._refusal: LogError | None = None  # why appends are rejected from now on
         self.cleaned_to: int | None = None  # the end of the last compaction
         self._epochs.assign(leader_epoch, self.log_end_offset)
+        self._epochs.writer = f"{topic_id.hex()}-{leader_epoch}"
         self._refresh_stable()
 
     # -- appending
@@ -140,11 +141,6 @@ class SegmentLog(ReadableLog):
             self._raise_high_watermark(last_offset + 1, active, active.size_bytes)
         append_time_ms = max_timestamp_ms if header.attributes & LOG_APPEND_TIME_BIT else -1
         return AppendResult(base_offset, last_offset, append_time_ms)
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether it takes nothing more until it is opened again."""
-        return self._refusal is not None
 
     def append_own(self, batch: bytes, now_ms: int) -> int:
         base_offset = self.log_end_offset
@@ -490,6 +486,7 @@ class SegmentLog(ReadableLog):
 
     def _let_go(self, reason: str) -> None:
         self._chain.close()
+        self._epochs.retire()
         self._is_let_go = True
         self._refusal = LogError(ErrorCode.not_leader_or_follower, f"{self.topic}-{self.partition}: {reason}")
 

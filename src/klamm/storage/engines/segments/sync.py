@@ -21,7 +21,7 @@ class SegmentSyncTicket:
     """Everything that a log has written and not yet flushed, up to an offset."""
 
     __slots__ = (
-        "_are_kept", "_chunks", "_epochs_path", "_failure", "_files", "_handles", "_until", "active",
+        "_are_kept", "_checkpoint", "_chunks", "_failure", "_files", "_handles", "_until", "active",
         "changes", "directories", "end_offset", "epochs", "first_offset", "generation", "holds_back",
         "is_journaled", "journal", "journal_at", "log", "paths", "place", "segments", "sizes_bytes",
     )  # fmt: skip
@@ -36,7 +36,7 @@ class SegmentSyncTicket:
         active: Segment,
         paths: Sequence[str],
         directories: Sequence[str],
-        epochs_path: str,
+        checkpoint: LeaderEpochs,
         epochs: bytes | None,
         until: tuple[Segment, int] | None = None,
     ) -> None:
@@ -53,8 +53,8 @@ class SegmentSyncTicket:
         self.place = (newest, newest.size_bytes) if until is None else until
         self.paths = paths
         self.directories = directories
-        self._epochs_path = epochs_path
-        self.epochs = epochs  # the leader epoch checkpoint, when it must be written
+        self._checkpoint = checkpoint
+        self.epochs = epochs  # what is to be in the leader epoch checkpoint, when it must be written
         self._until = until
         self.holds_back = False  # some of it is only in memory, and for the journal
         self.journal: Journal | None = None  # may hold the batches from `first_offset` on instead
@@ -122,7 +122,7 @@ class SegmentSyncTicket:
             # Files removed in the meantime need no flush.
             if self.epochs is not None:
                 with suppress(FileNotFoundError):
-                    write_aside(self._files, self._epochs_path, self.epochs, sync=True)
+                    self._checkpoint.write(self._files, self.epochs)
             for path in self.paths:
                 with suppress(FileNotFoundError):
                     sync_path(self._files, path)
@@ -270,7 +270,7 @@ class Flushing:
             active,
             paths,
             [*self._directories] if self._directories else (),
-            epochs.path,
+            epochs,
             unsaved_epochs,
             until,
         )
