@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from errno import EIO, ENOSPC
 from random import Random
+from threading import Thread
 
 import pytest
 
@@ -158,6 +159,27 @@ def test_whatever_needs_room_releases_the_reserve(operation: str) -> None:
     getattr(files, operation)(*arguments, **({"create": True} if operation == "open" else {}))
     assert world.files.exists("/data/new")
     assert world.reserve.is_full
+
+
+def test_a_write_does_not_wait_while_a_thread_takes_the_reserve() -> None:
+    world = World()
+    allocate, writers = world.files.allocate, []
+
+    def slow(path: str, size_bytes: int) -> None:
+        allocate(path, size_bytes)
+        # A write on the event loop finds the disk full
+        writer = Thread(target=world.reserve.release, daemon=True)
+        writer.start()
+        writer.join(timeout=10)
+        writers.append(writer.is_alive())
+
+    world.files.allocate = slow  # type: ignore[method-assign]
+    world.reserve.look()
+    # and the room is its own when the thread is done
+    assert (writers, world.reserve.is_full, world.held) == ([False], True, 0)
+    world.files.allocate = allocate  # type: ignore[method-assign]
+    world.reserve.look()
+    assert (world.reserve.is_full, world.held) == (False, SIZE)
 
 
 def test_another_error_releases_nothing() -> None:

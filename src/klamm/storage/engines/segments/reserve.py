@@ -30,7 +30,10 @@ _logger = logging.getLogger(__name__)
 
 
 class DiskReserve:
-    """The reserve of one broker in one folder. Any thread may use it; everything but `is_full` may block."""
+    """The reserve of one broker in one folder. Any thread may use it.
+
+    The event loop does when a write finds the disk full: `release` waits for no thread that takes room.
+    """
 
     def __init__(self, files: Files, directory: str, node_id: int, size_bytes: int) -> None:
         """With a size of 0 there is none, and the disk never counts as full."""
@@ -38,7 +41,9 @@ class DiskReserve:
         self.directory = directory
         self._path = f"{directory}/{names.reserve_file(node_id)}"
         self._size_bytes = size_bytes
-        self._lock = Lock()
+        self._looking = Lock()  # one look at a time
+        self._stating = Lock()  # for a moment
+        self._releases = 0
         self.is_full = False  # appends must be refused
 
     @property
@@ -64,9 +69,10 @@ class DiskReserve:
         """The disk is full: give back the room for what must work nevertheless."""
         if not self.is_wanted:
             return
-        with self._lock:
+        with self._stating:
+            self._releases += 1
             self._found(is_full=True)
-            remove_if_there(self._files, self._path)
+        remove_if_there(self._files, self._path)
 
     def release_if_full(self) -> None:
         """As `release`, before something is written whose failure comes too late."""
@@ -104,7 +110,8 @@ class DiskReserve:
             _logger.warning("%s: finding out how full the disk is failed: %s", self.directory, error)
 
     def _look(self) -> None:
-        with self._lock:
+        with self._looking:
+            releases = self._releases
             if not self.is_wanted:
                 remove_if_there(self._files, self._path)
                 return
@@ -120,7 +127,12 @@ class DiskReserve:
             if held < wanted:
                 held = self._taken(min(wanted, room))
             share = _ENOUGH_SHARE if self.is_full else _LOW_SHARE
-            self._found(is_full=held < wanted or room < wanted + wanted // share)
+            with self._stating:
+                was_released = releases != self._releases
+                if not was_released:
+                    self._found(is_full=held < wanted or room < wanted + wanted // share)
+            if was_released:  # meanwhile: what was taken is wanted already
+                remove_if_there(self._files, self._path)
 
     def _share_of(self, total_bytes: int) -> int:
         return min(self._size_bytes, max(total_bytes, 0) // _LARGEST_SHARE)
