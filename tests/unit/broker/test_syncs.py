@@ -142,6 +142,20 @@ def test_a_log_whose_disk_failed_is_repaired_beside_the_loop(
         assert jar.services.partitions.of_topic("t")[number].error_code == ErrorCode.none
 
 
+def test_deleted_records_of_a_partition_that_is_led_elsewhere_meanwhile_are_not_acknowledged(
+    jar: Jar,
+) -> None:
+    jar.create_topic("t", 1)
+    produce(jar, "t", 0, 100)
+    client = jar.connect()
+    trim = DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 1)])], 1000)
+    client.send(ApiKey.DELETE_RECORDS, 2, trim)
+    jar.services.partitions.close("t", 0)  # before a thread has saved the log start
+    jar.pass_ms(100)
+    (answer,) = client.new_answers()
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.not_leader_or_follower
+
+
 def test_a_log_is_compacted_beside_the_loop(jar: Jar) -> None:
     jar.create_topic("t", 1, segment_bytes=1024, cleanup_policy="compact", min_cleanable_dirty_ratio=0)
     for _ in range(8):

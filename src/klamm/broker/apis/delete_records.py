@@ -17,7 +17,7 @@ from klamm.broker.partitions.flush_wait import FlushWait, PendingFlush, pending_
 from klamm.broker.partitions.loading import when_loaded
 from klamm.broker.partitions.registry import Partition
 from klamm.broker.services import Services
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import NO_ERROR, ErrorCode
 from klamm.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -70,26 +70,31 @@ def _decide(services: Services, request: DeleteRecordsRequest) -> DeleteRecordsR
 
 async def _saved(services: Services, response: DeleteRecordsResponse) -> DeleteRecordsResponse:
     # Also where no start was raised: an earlier request may have raised it and failed to write it.
-    done = [each for topic in response.topics for each in topic.partitions if not each.error_code]
+    done = [
+        (each, services.partitions.get(topic.name, each.partition_index))
+        for topic in response.topics
+        for each in topic.partitions
+        if not each.error_code
+    ]
     if done:
         try:
             await services.run_blocking(services.logs.start_saving_log_starts())
         except LogError as error:
             _log.error("writing the log start offset checkpoint failed: %s", error)
-            for each in done:
+            for each, _ in done:
                 each.error_code, each.low_watermark = int(error.error_code), -1
             return response
-        for topic in response.topics:
-            for each in topic.partitions:
-                if not each.error_code:
-                    await _free(services, services.partitions.get(topic.name, each.partition_index))
+        for each, partition in done:
+            error_code = ErrorCode.not_leader_or_follower if partition is None else partition.error_code
+            if partition is not None and error_code is NO_ERROR:
+                await _free(services, partition)
+            else:  # of a log that was let go meanwhile nothing is written
+                each.error_code, each.low_watermark = int(error_code), -1
     return response
 
 
-async def _free(services: Services, partition: Partition | None) -> None:
+async def _free(services: Services, partition: Partition) -> None:
     """Delete the segments below the log start. If that fails, retention tries again."""
-    if partition is None:
-        return
     clock = services.clock
     try:
         delete = partition.retention.delete_old_segments
