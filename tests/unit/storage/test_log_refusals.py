@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from errno import EIO, ENOSPC
+from threading import Thread
 
 import pytest
 
@@ -430,3 +431,34 @@ def test_a_flush_that_comes_late_leaves_the_next_topic_of_that_name_alone(runs: 
     log = world.store.open("n", other_id, 0, leader_epoch=1, config=CONFIG)
     assert log.log_end_offset == 1
     assert not [each.name for each in world.files.scan("/data/n-0") if "tmp" in each.name]
+
+
+@pytest.mark.parametrize("ends", ["delete", "abandon"])
+def test_a_log_is_let_go_while_a_thread_writes_its_checkpoint(ends: str) -> None:
+    world = World(1)
+    log = world.start()
+    for _ in range(3):
+        append(log)
+    sync(log)
+    log.delete_records(2)
+    work, sync_file, is_waiting = world.store.start_saving_log_starts(), world.files.sync, []
+
+    def slow(handle: int) -> None:
+        world.files.sync = sync_file  # type: ignore[method-assign]
+        # The event loop lets the log go, and another one takes its place
+        loop = Thread(target=lambda: getattr(world.store, ends)("t", 0), daemon=True)
+        loop.start()
+        loop.join(timeout=10)
+        is_waiting.append(loop.is_alive())
+        if ends == "delete":
+            world.store.open("t", bytes(range(16)), 0, leader_epoch=0, config=CONFIG)
+        sync_file(handle)
+
+    world.files.sync = slow  # type: ignore[method-assign]
+    before = world.files.read_file("/data/t-0/klamm.checkpoint")
+    work()
+    assert is_waiting == [False]
+    left = world.files.read_file("/data/t-0/klamm.checkpoint")
+    assert (left == before) is (ends == "abandon")
+    assert b"log_start_offset: 2" not in left
+    assert not [each.name for each in world.files.scan("/data/t-0") if "tmp" in each.name]

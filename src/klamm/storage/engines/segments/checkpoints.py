@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import TopicPartition, id_from_text, id_to_text
-from klamm.storage.engines.segments.files import Files, overwrite, write_aside
+from klamm.storage.engines.segments import names
+from klamm.storage.engines.segments.files import Files, overwrite, remove_if_there, write_aside
 
 _VERSION: Final = "0"
 _CLEAN_SHUTDOWN: Final = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()
@@ -26,10 +27,14 @@ class NumberedFile:
     Contents are numbered, so that a delayed older one never replaces a newer one.
     """
 
-    def __init__(self, files: Files, path: str) -> None:
+    def __init__(self, files: Files, path: str, writer: str = "") -> None:
+        """`writer` makes the name unique under which it is written, before it is the file's."""
         self._files = files
         self._path = path
-        self._writing = Lock()
+        self._written_path = path + (writer and f".{writer}") + names.TEMPORARY_SUFFIX
+        self._writing = Lock()  # one at a time, as long as it takes
+        self._naming = Lock()  # for a moment
+        self._is_retired = False
         self._last_number = 0
         self._written_number = 0
         self._written: bytes | None = None  # what is known to be in the file
@@ -45,23 +50,37 @@ class NumberedFile:
         return partial(self._write, self._last_number, content, sync, is_whole)
 
     def retire(self) -> None:
-        """Another process may write the file from now on: writes that have not run yet are void."""
-        with self._writing:
-            self._last_number += 1
-            self._written_number = self._last_number
+        """Another process may write the file from now on: writes that have not run yet are void.
+
+        It does not wait for one that is under way: that one comes too late.
+        """
+        with self._naming:
+            self._is_retired = True
 
     def _write(self, number: int, content: bytes, sync: bool, is_whole: bool) -> None:
         with self._writing:
-            if number <= self._written_number:
+            if number <= self._written_number or self._is_retired:
                 return
             if content != self._written or (sync and not self._is_durable):
                 self._written = None
-                if sync or not overwrite(self._files, self._path, content):
-                    write_aside(self._files, self._path, content, sync=sync or is_whole)
+                if sync or not self._overwrite(content):
+                    self._replace(content, sync=sync or is_whole)
                 if sync:
                     self._files.sync_directory(self._path.rpartition("/")[0])
                 self._written, self._is_durable = content, sync
             self._written_number = number
+
+    def _overwrite(self, content: bytes) -> bool:
+        with self._naming:
+            return self._is_retired or overwrite(self._files, self._path, content)
+
+    def _replace(self, content: bytes, *, sync: bool) -> None:
+        self._files.write_file(self._written_path, content, sync=sync)
+        with self._naming:
+            if not self._is_retired:
+                self._files.rename(self._written_path, self._path)
+                return
+        remove_if_there(self._files, self._written_path)
 
 
 class OffsetCheckpoint(NumberedFile):

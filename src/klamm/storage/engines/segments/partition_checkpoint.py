@@ -177,7 +177,9 @@ class PartitionCheckpoints:
         """
         writer = self._writers.get(place)
         if writer is None:
-            writer = self._writers[place] = NumberedFile(self._files, self._path(place))
+            # Unlike any other that this or another broker writes in this directory.
+            name = f"{checkpoint.topic_id.hex()}-{checkpoint.leader_epoch}"
+            writer = self._writers[place] = NumberedFile(self._files, self._path(place), name)
         is_precious = checkpoint.log_start_offset > 0
         write = writer.start_writing(
             encode_checkpoint(checkpoint), sync=sync or (is_precious and not has_start), is_whole=is_precious
