@@ -268,6 +268,8 @@ class HeartbeatingMember:
         request = heartbeat(self._settings, self.member_id, self.epoch, told, self._told)
         if request.topic_partitions is None and self._told is not None:
             told = told._replace(owned=self._told.owned)
+        if not self._core.network.is_ready(node):  # lost since the last answer: perhaps it restarts
+            self._unreleased_since_ms = None
         self._in_flight = True
         self._next_heartbeat_ms = now_ms + self._interval_ms
         life = self._life
@@ -359,7 +361,7 @@ class HeartbeatingMember:
     def _moved(self, reason: str, node: Node) -> None:
         """Look the coordinator up at once; if that did not help, after a pause."""
         self._coordinator.mark_unknown(reason, node)
-        self._unreleased_since_ms = None  # where the group is loaded, sessions begin anew
+        self._unreleased_since_ms = None  # where a group is loaded, sessions begin anew
         if self._failures:
             self._again()
         else:

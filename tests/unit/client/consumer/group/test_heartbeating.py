@@ -344,6 +344,18 @@ def test_where_the_group_is_loaded_again_the_wait_for_an_instance_begins_again(
     assert world.clock.now_ms() - began_at_ms > 50_000
 
 
+def test_where_the_broker_restarts_between_two_heartbeats_the_wait_for_an_instance_begins_again(
+    world: World, group: FakeCoordinator
+) -> None:
+    consumer, heard = a_member(world, group_instance_id="i")
+    group.refuse(*[ErrorCode.unreleased_instance_id] * 70)
+    consumer.poll(30)
+    for link in world.hosts[0].transport.links:
+        link.lose()
+    consumer.poll(100)
+    assert heard.take() == [("assigned", ALL)]
+
+
 @pytest.mark.parametrize(
     ("instance_id", "leave", "epochs"),
     [(None, None, [-1]), (None, False, []), (None, True, [-1]), ("i", None, [-2]), ("i", True, [-1])],
