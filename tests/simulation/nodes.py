@@ -26,10 +26,16 @@ from klamm.coordinator.runtime.shard_host import ShardHost
 from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import parse_header, stamp
+from simulation.consumer_members import INTERVAL_MS, SESSION_MS
 from simulation.loops import Agenda, ProcessLoop
 from simulation.network import Exchange
 
-CONFIG: Final = GroupConfig(group_initial_rebalance_delay_ms=500, group_min_session_timeout_ms=1_000)
+CONFIG: Final = GroupConfig(
+    group_initial_rebalance_delay_ms=500,
+    group_min_session_timeout_ms=1_000,
+    group_consumer_session_timeout_ms=SESSION_MS,
+    group_consumer_heartbeat_interval_ms=INTERVAL_MS,
+)
 _FLUSH_MS: Final = (1, 1, 5, 40, 300)
 _LATER_MS: Final = 20  # what nothing waits for
 _LOAD_AFTER_MS: Final = (0, 1, 5, 50)
@@ -287,7 +293,7 @@ class Node(Process[GroupCoordinator]):
         self.asked[exchange] = None
         context = RequestContext(exchange.client, "/10.0.0.1", "PLAINTEXT", ClientSoftware())
         fresh_id = ""
-        if exchange.api_key is ApiKey.JOIN_GROUP:
+        if exchange.api_key in (ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT):
             fresh_id = str(UUID(int=self.random.getrandbits(128), version=4))
         response = self.ask(request, context, fresh_id=fresh_id)
         if isinstance(response, HeldResponse):

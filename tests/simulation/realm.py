@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from random import Random
 from types import TracebackType
@@ -14,6 +14,7 @@ from klamm.clock import ManualClock
 from klamm.coordinator.group.machine import GroupMachine
 from klamm.coordinator.group.placement import OFFSETS_TOPIC
 from klamm.coordinator.group.topics import KnownTopic, TopicDirectory
+from klamm.coordinator.runtime.shard import ShardStatus
 from klamm.protocol.api import ApiKey
 from klamm.protocol.codec import request_decoder, request_encoder, response_decoder, response_encoder
 from klamm.protocol.errors import ErrorCode
@@ -26,6 +27,8 @@ from klamm.storage.cluster import LeaderChange, PartitionRegistration, TopicStat
 from klamm.storage.engines.memory_cluster import MemoryCluster
 from simulation.admins import committed
 from simulation.clients import PASSING, Client
+from simulation.consumer_group_checker import ConsumerGroupChecker
+from simulation.consumer_members import ConsumerMember
 from simulation.group_checker import GroupChecker
 from simulation.loops import Agenda, ProcessLoop, end
 from simulation.members import Member, Reader, at_rest
@@ -42,6 +45,7 @@ Result = TypeVar("Result")
 
 TOPIC: Final = KnownTopic("work", b"0123456789abcdef", 4)
 GROUPS: Final = ("movers", "stayers")  # which live in one partition each
+CONSUMER_GROUPS: Final = ("drifters", "dwellers")  # so do these, in the consumer protocol
 LEDGERS: Final = ("ledger", "books")  # so do these
 _HEALED_WITHIN_MS: Final = 120_000
 
@@ -82,6 +86,27 @@ class Settler(Member):
 
     def make_reader(self) -> Reader:
         return Idler(self.world, f"{self.name}-reader", self.group)
+
+
+class Drifter(ConsumerMember):
+    """One in the consumer protocol that only cares about its group."""
+
+    def make_reader(self) -> Reader:
+        return Idler(self.world, f"{self.name}-reader", self.group)
+
+
+class Served(GroupChecker):
+    """The machines of the shards that lead."""
+
+    def __init__(self, realm: Realm) -> None:
+        self._realm = realm
+
+    def machines(self) -> Iterator[tuple[int, GroupMachine]]:
+        for node in self._realm.nodes.values():
+            for partition, shard in node.shards.by_partition.items():
+                if shard.status is ShardStatus.ACTIVE and node.leads(partition):
+                    assert isinstance(shard.machine, GroupMachine)
+                    yield partition, shard.machine
 
 
 class Clerk(Client):
@@ -189,8 +214,9 @@ class Realm:
         self.partition_counts = {TOPIC.name: TOPIC.partition_count}
         self.offsets = OffsetChecker(cast("World", self))
         self.groups = GroupChecker(cast("World", self), self.offsets)
+        self.consumer_groups = ConsumerGroupChecker(cast("World", self), Served(self))
         self.is_calm = self.is_over = False
-        self.members: list[Member] = []
+        self.members: list[Member | ConsumerMember] = []
         self.handovers: list[str] = []
         self.stale_answers = 0
         self._moment = 0
@@ -307,6 +333,9 @@ class Realm:
         if led or exchange.api_key is ApiKey.OFFSET_COMMIT:
             self.offsets.answered(exchange)
             self.groups.answered(exchange)
+        if led:
+            self.consumer_groups.answered(exchange)
+            self.consumer_groups.look()
         self._return(exchange, exchange.response)
 
     def ended(self, exchange: Exchange) -> None:
@@ -341,7 +370,7 @@ class Realm:
 
     # -- what clients and checkers know of a world
 
-    def add(self, *members: Member) -> None:
+    def add(self, *members: Member | ConsumerMember) -> None:
         for member in members:
             self.members.append(member)
             self.loop.create_task(member.live())
@@ -413,7 +442,8 @@ class Realm:
     async def _inspect(self) -> None:
         """Everything that was ever committed is read once more, and the logs tell the same story."""
         client = Client(cast("World", self), "inspector")
-        for group in GROUPS:
+        self.consumer_groups.at_the_end()
+        for group in (*GROUPS, *CONSUMER_GROUPS):
             wire = cast(Wire, await client.link())
             partition = self.nodes[1].coordinator.partition_for(group)
             wire.node = self.nodes[self.leader_id(partition)]

@@ -13,7 +13,7 @@ from simulation.admins import committed
 from simulation.clients import Client
 from simulation.nodes import LogAt, Node
 from simulation.offsets import Offsets
-from simulation.realm import GROUPS, LEDGERS, TOPIC, Clerk, Realm, Settler, Wire
+from simulation.realm import CONSUMER_GROUPS, GROUPS, LEDGERS, TOPIC, Clerk, Drifter, Realm, Settler, Wire
 from simulation.seeds import seeds
 from simulation.world import BrokenPromiseError, World
 
@@ -25,6 +25,11 @@ def settle(realm: Realm) -> None:
         realm.add(Settler(world, name, movers, (TOPIC.name,)))
     for name in ("ilse", "jens"):
         realm.add(Settler(world, name, stayers, (TOPIC.name,), name))
+    drifters, dwellers = CONSUMER_GROUPS
+    for name in ("olga", "paul", "rosa"):
+        realm.add(Drifter(world, name, drifters, (TOPIC.name,)))
+    for name in ("sven", "tina"):
+        realm.add(Drifter(world, name, dwellers, (TOPIC.name,), name))
     for ledger in LEDGERS:
         for name, reads in (("karl", 0.1), ("lena", 0.1), ("mona", 0.9), ("nils", 1.0)):
             realm.employ(Clerk(world, name, ledger, reads=reads))
@@ -32,6 +37,7 @@ def settle(realm: Realm) -> None:
 
 def test_the_groups_live_in_different_partitions() -> None:
     assert {partition_for(group, 2) for group in GROUPS} == {0, 1}
+    assert {partition_for(group, 2) for group in CONSUMER_GROUPS} == {0, 1}
     assert {partition_for(group, 2) for group in LEDGERS} == {0, 1}
 
 
@@ -42,6 +48,7 @@ def test_whoever_leads_promises_are_kept(seed: int) -> None:
         realm.run(for_ms=20_000)
         realm.heal()
         assert realm.groups.rebalances
+        assert realm.consumer_groups.grants
         assert realm.offsets.reads
         assert realm.stumbles
 
