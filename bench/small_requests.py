@@ -79,6 +79,7 @@ async def measure(rounds: int) -> None:
     crowd = Bench(broker, MEMBERS, "")
     crowd.connect()
     crowd.send([join(GROUP, "")] * MEMBERS)
+    await asyncio.sleep(0)
     ids = [wire.written[ID_AT : ID_AT + ID_BYTES].decode() for wire in crowd.wires]
     await crowd.join_and_sync("", GROUP, ids, 1)
     beats = [frame(ApiKey.HEARTBEAT, HEARTBEAT, HeartbeatRequest(GROUP, 1, each)) for each in ids]
@@ -88,6 +89,7 @@ async def measure(rounds: int) -> None:
 
     async def one_by_one() -> None:
         crowd.send(beats)
+        await asyncio.sleep(0)  # most answers leave with the end of the turn
 
     await report("heartbeat, one by one", MEMBERS, rounds, one_by_one)
 

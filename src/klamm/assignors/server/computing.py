@@ -3,7 +3,8 @@
 A coordinator decides, it does not wait. So it takes a GroupSpec at a group epoch, lets `compute_target` run
 at once if `is_quick`, else in a thread, and takes the outcome back as a signal:
 
-- a CheckedTarget for the current group epoch becomes the new target; one for an older epoch is dropped;
+- a CheckedTarget for the current group epoch becomes the new target; one for an older epoch, too, if members
+  have waited long for it, and otherwise another is computed;
 - an AssignorFailure leaves the last target in force, and its reason goes into the group's events;
 - no outcome within the time limit is the failure `overdue` describes; what arrives later is dropped.
 
