@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from os.path import abspath
 from typing import TYPE_CHECKING, Any, Final
 
+from klamm.broker.config.consumer_groups import check_consumer_groups
 from klamm.broker.config.http_ports import http_ports
 from klamm.broker.config.security_settings import ListenerValues, listener_values
 from klamm.broker.config.settings import BROKER_SETTINGS, MIB
@@ -332,6 +333,7 @@ def _check_together(values: Values) -> None:
             "group.min.session.timeout.ms",
             "group.min.session.timeout.ms is above group.max.session.timeout.ms: lower it or raise that",
         )
+    check_consumer_groups(values)
     session_ms = values.integer("broker.session.timeout.ms")
     window_ms = values.integer("klamm.broker.serve.window.ms")
     if session_ms < 3 * window_ms:

@@ -28,6 +28,7 @@ from unit.broker.apis.config_requests import (
 
 LOGGERS, METRICS, GROUP = 8, 16, 32
 SESSION = "consumer.session.timeout.ms"
+HEARTBEAT = "consumer.heartbeat.interval.ms"
 LOGGER = "klamm.broker.cluster.topics"
 
 
@@ -101,6 +102,20 @@ def test_settings_of_a_group_have_limits(jar: AdminJar, name: str, value: str, d
     assert alter(jar, (GROUP, "g"), (name, SET, value), dry=dry) == ErrorCode.invalid_config
     assert replace(jar, (GROUP, "g"), (name, value), dry=dry) == ErrorCode.invalid_config
     assert jar.services.cluster.all_configs() == {}
+
+
+@pytest.mark.parametrize(
+    "given", [{HEARTBEAT: "10000"}, {SESSION: "10000", HEARTBEAT: "10000"}, {SESSION: "4000"}]
+)
+def test_a_session_lasts_longer_than_from_one_heartbeat_to_the_next(
+    make_jar: Callable[..., AdminJar], given: dict[str, str]
+) -> None:
+    limits = {f"group.consumer.min.{name.removeprefix('consumer.')}": "1000" for name in (SESSION, HEARTBEAT)}
+    jar = make_jar({**limits, f"group.{SESSION}": "10000"})
+    changes = [(name, SET, value) for name, value in given.items()]
+    assert alter(jar, (GROUP, "g"), *changes) == ErrorCode.invalid_config
+    assert alter(jar, (GROUP, "g"), (SESSION, SET, "10001"), (HEARTBEAT, SET, "10000")) == ErrorCode.none
+    assert alter(jar, (GROUP, "g"), (SESSION, DELETE, None)) == ErrorCode.invalid_config
 
 
 @pytest.mark.parametrize(

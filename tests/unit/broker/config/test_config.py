@@ -143,6 +143,26 @@ def test_a_listener_without_a_host_advertises_this_machines_name() -> None:
             "4 cleaner threads",
         ),
         ({"group.min.session.timeout.ms": "1800001"}, "group.min.session.timeout.ms", "lower it"),
+        (
+            {"group.consumer.session.timeout.ms": "10000"},
+            "group.consumer.session.timeout.ms",
+            "below group.consumer.min.session.timeout.ms=45000",
+        ),
+        (
+            {"group.consumer.heartbeat.interval.ms": "15001"},
+            "group.consumer.heartbeat.interval.ms",
+            "above group.consumer.max.heartbeat.interval.ms=15000",
+        ),
+        (
+            {"group.consumer.min.assignment.interval.ms": "15001"},
+            "group.consumer.min.assignment.interval.ms",
+            "above group.consumer.max.assignment.interval.ms=15000",
+        ),
+        (
+            {"group.consumer.min.session.timeout.ms": "1", "group.consumer.session.timeout.ms": "5000"},
+            "group.consumer.session.timeout.ms",
+            "must be above group.consumer.heartbeat.interval.ms=5000",
+        ),
         ({"log.retention.ms": "0"}, "log.retention.ms", "-1 for unlimited"),
         ({"log.cleaner.min.compaction.lag.ms": str(2**62), "log.cleaner.max.compaction.lag.ms": "1"},
          "min.compaction.lag.ms", "at most"),
