@@ -97,9 +97,9 @@ class ClientThread:
         return self.reactor.failure
 
     def check(self) -> None:
-        """Raise IllegalStateError when the thread has failed, or is that of a parent process."""
+        """Raise IllegalStateError when the thread has ended, or is that of a parent process."""
         self.reactor.check_fork()
-        if self.reactor.failure is not None:
+        if self.reactor.failure is not None or self.reactor.is_over:
             raise self.reactor.ended()
 
     def ask(self, work: Callable[[], T]) -> Future[T]:

@@ -73,14 +73,15 @@ class Reactor:
         self._wake_sender.setblocking(False)
         self._selector.register(self._wake_receiver, selectors.EVENT_READ, None)
         self._is_stopping = False
-        self._is_over = False
+        self.is_over = False
         self._woken = False
         forks.reactors.add(self)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.on_time: Callable[[int], None] = lambda _now_ms: None
         self.on_tick: Callable[[int], int | None] = lambda _now_ms: None
         self.failure: BaseException | None = None  # what ended the thread, if it was not `stop`
-        self.on_failure: Callable[[], None] = lambda: None  # wakes threads that wait for this one
+        self.on_failure: Callable[[], None] = lambda: None
+        self.on_end: Callable[[], None] = lambda: None  # wakes those who wait for this thread
         self.on_fork: Callable[[], None] = lambda: None  # in a child process
         self._awaited: set[Future[Any]] = set()  # results that the thread owes
         # Failed addresses by host name: the next attempt begins with others.
@@ -122,7 +123,7 @@ class Reactor:
         """Fail this future when the thread ends before it is settled."""
         self._awaited.add(future)
         future.add_done_callback(self._awaited.discard)
-        if self._is_over:
+        if self.is_over:
             self._settle_awaited()
 
     def _settle_awaited(self) -> None:
@@ -190,8 +191,9 @@ class Reactor:
             self.on_failure()
             raise
         finally:
-            self._is_over = True
+            self.is_over = True
             self._settle_awaited()
+            self.on_end()
             for key in list(self._selector.get_map().values()):
                 if isinstance(key.data, _SocketLink):
                     key.data.close()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import klamm
-from klamm import aio
+from klamm import aio, testing
 from klamm.errors import ConsumerStoppedError, IllegalStateError
 
 PATIENCE_S = 20
@@ -70,3 +70,18 @@ def test_a_task_that_reads_ends_when_another_closes_the_consumer(stops: str, exp
             producer.send("t", b"0")
             producer.send("t", b"1")
         assert run(broker, stops) == expected
+
+
+def test_a_call_that_no_broker_answers_ends_when_another_task_closes_the_consumer() -> None:
+    async def main(broker: testing.Broker) -> None:
+        consumer = aio.Consumer(bootstrap_servers=broker.bootstrap)
+        await consumer.list_topics()
+        broker.faults.lose("Metadata")
+        asking = asyncio.create_task(consumer.list_topics())
+        await asyncio.sleep(0)
+        await consumer.close()
+        with pytest.raises(IllegalStateError, match="closed"):
+            await asking
+
+    with testing.Broker() as broker:
+        asyncio.run(asyncio.wait_for(main(broker), PATIENCE_S))

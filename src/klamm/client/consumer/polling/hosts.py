@@ -49,7 +49,7 @@ class ThreadHost:
         self.signal = signal
         self.submit = thread.reactor.submit
         self.check = thread.check
-        thread.reactor.on_failure = signal.set
+        thread.reactor.on_end = signal.set
 
     @property
     def failure(self) -> BaseException | None:
