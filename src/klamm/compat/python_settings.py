@@ -11,6 +11,7 @@ from klamm.compat.security import security_settings, settings_without_security
 from klamm.compat.settings import NOT_OF_SECURITY, ClientKind, Rules, with_ports
 
 _SOCKETS: Final = "klamm leaves this to the operating system"
+_WINDOW: Final = frozenset({"metrics_num_samples", "metrics_sample_window_ms"})
 _METRICS: Final = "klamm counts from the beginning: see metrics()"
 _VERSIONS: Final = "klamm asks every broker for its versions"
 _PROXY: Final = "klamm's client has no proxies: connect to the brokers, or to a proxy that speaks Kafka"
@@ -62,6 +63,7 @@ KAFKA_PYTHON: Final = replace(
                 "key_deserializer",
                 "partition_assignment_strategy",
                 "value_deserializer",
+                *_WINDOW,
                 *SECURITY,
             }
         ),
@@ -73,6 +75,7 @@ KAFKA_PYTHON: Final = replace(
                 "partitioner",
                 "retries",
                 "value_serializer",
+                *_WINDOW,
                 *SECURITY,
             }
         ),

@@ -37,6 +37,8 @@ class ConsumerMetrics(TypedDict):
     records_consumed: int
     bytes_fetched: int
     fetch_requests: int
+    fetch_answers: int
+    fetch_answers_ms: int  # how long they took, in sum; a broker waits for records, up to fetch.max.wait.ms
     commits: int
     commit_failures: int
     rebalances: int
@@ -128,6 +130,8 @@ def metrics(operations: ConsumerOperations) -> ConsumerMetrics:
         "records_consumed": engine.buffer.record_count,
         "bytes_fetched": engine.fetching.received_bytes,
         "fetch_requests": engine.fetching.request_count,
+        "fetch_answers": engine.fetching.answer_count,
+        "fetch_answers_ms": engine.fetching.answers_ms,
         "commits": engine.commits.count,
         "commit_failures": engine.commits.failure_count,
         "rebalances": engine.history.count,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from klamm.client.producer.accumulator import Accumulator, Choose
 from klamm.client.producer.batch import Batch
+from klamm.client.producer.counts import Counts
 from klamm.client.producer.delivery import Delivery, call, describe
 from klamm.client.producer.parked import UNPLACED
 from klamm.client.producer.produce_errors import FATAL, NEEDS_METADATA, RETRIABLE, TOPIC_REFUSED, VERIFYING
@@ -45,18 +45,6 @@ log = logging.getLogger(__name__)
 NAMES_VERSION: Final = 12  # the last version with topic names; later ones use topic ids
 NO_METADATA_WAIT_MS: Final = 100
 VERIFYING_BACKOFF_MS: Final = 2
-
-
-@dataclass(slots=True)
-class Counts:
-    """What the sender did since it was made; for metrics."""
-
-    requests: int = 0
-    batches_sent: int = 0
-    batches_repeated: int = 0
-    bytes_sent: int = 0
-    records_delivered: int = 0
-    records_failed: int = 0
 
 
 class Sender:
@@ -235,6 +223,8 @@ class Sender:
         sent = {batch.partition: batch for batch in batches}
 
         def done(response: ProduceResponse | None, error: KlammError | None) -> None:
+            if response is not None:
+                self.counts.answered(self._core.now_ms - now_ms, response.throttle_time_ms)
             self._answered(sent, ids, response, error)
 
         self._core.network.call(

@@ -9,7 +9,6 @@ from typing import Any, Self
 from klamm.client.consumer.consumer import Consumer
 from klamm.client.consumer.polling.hosts import run_blocking
 from klamm.client.consumer.records import ConsumerRecord
-from klamm.client.consumer.report import ConsumerMetrics
 from klamm.compat.bootstrap import wait_for_cluster
 from klamm.compat.callers import (
     OffsetAndTimestamp,
@@ -18,6 +17,7 @@ from klamm.compat.callers import (
     found_by_time,
     new_partitions,
 )
+from klamm.compat.kafka.rates import Meter, of_consumer, refuse_raw, window_of
 from klamm.compat.kafka.serializer import own_serializer
 from klamm.compat.kafka.structs import ConsumerGroupMetadata, MemberState, OffsetAndMetadata
 from klamm.compat.kafka.words import IsolationLevel
@@ -48,7 +48,9 @@ class KafkaConsumer:
         if isinstance(level := made.get("isolation_level"), int):  # theirs is a word or a number
             made["isolation_level"] = IsolationLevel.build_from(level).name.lower()
         bootstrap_ms = made.pop("bootstrap_timeout_ms", BOOTSTRAP_TIMEOUT_MS)
+        window_ms = window_of(made)
         self._consumer: Consumer[Any, Any] = Consumer(**made)
+        self._meter = Meter(self._consumer._operations.host.clock, window_ms, self._consumer.metrics)
         self._groupless: set[str] = set()
         try:
             self.bootstrap(bootstrap_ms)
@@ -239,8 +241,10 @@ class KafkaConsumer:
         """Whether the cluster has answered and can be reached."""
         return self._consumer.health().last_error is None
 
-    def metrics(self, raw: bool = False) -> dict[str, ConsumerMetrics]:
-        return {"consumer-metrics": self._consumer.metrics()}
+    def metrics(self, raw: bool = False) -> dict[str, dict[str, Any]]:
+        """klamm's counters, and the rates and averages of kafka-python; NaN where one is not known."""
+        refuse_raw(raw)
+        return of_consumer(*self._meter.look())
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
         self._consumer._operations.leaves_without_commit = not autocommit

@@ -10,6 +10,7 @@ from klamm.client.producer.producer import Producer
 from klamm.compat.bootstrap import wait_for_cluster
 from klamm.compat.callers import committable, own_partitioner
 from klamm.compat.kafka.consumer import BOOTSTRAP_TIMEOUT_MS
+from klamm.compat.kafka.rates import Meter, of_producer, refuse_raw, window_of
 from klamm.compat.kafka.serializer import own_serializer
 from klamm.compat.kafka.structs import ConsumerGroupMetadata
 from klamm.compat.python_settings import KAFKA_PYTHON, own_settings
@@ -37,7 +38,9 @@ class KafkaProducer(Producer[Any, Any]):
         for name in ("key_serializer", "value_serializer"):
             made[name] = own_serializer(made.get(name), "serialize")
         bootstrap_ms = made.pop("bootstrap_timeout_ms", BOOTSTRAP_TIMEOUT_MS)
+        window_ms = window_of(made)
         super().__init__(**made)
+        self._meter = Meter(self._clock, window_ms, super().metrics)
         try:
             wait_for_cluster(self, bootstrap_ms)
         except BaseException:
@@ -70,4 +73,6 @@ class KafkaProducer(Producer[Any, Any]):
         self.close()
 
     def metrics(self, raw: bool = False) -> dict[str, dict[str, float]]:  # type: ignore[override]  # nested there
-        return {"producer-metrics": super().metrics()}
+        """klamm's counters, and the rates and averages of kafka-python; NaN where one is not known."""
+        refuse_raw(raw)
+        return of_producer(*self._meter.look())

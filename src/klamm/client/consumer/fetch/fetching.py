@@ -62,7 +62,8 @@ class Fetching:
         self._sessions: dict[int, NodeFetchSession] = {}
         self._in_flight: set[int] = set()
         self._not_before_ms: dict[int, int] = {}  # brokers that throttle this client
-        self.request_count = 0
+        self.request_count = self.answer_count = 0
+        self.answers_ms = 0
         self.received_bytes = 0
 
     def send(self) -> int | None:
@@ -138,11 +139,14 @@ class Fetching:
         part = session.build(partitions)
         self._in_flight.add(node_id)
         self.request_count += 1
+        asked_at_ms = self._core.now_ms
         self._note_asked({partition: item.offset for partition, item in partitions.items()})
 
         def done(response: FetchResponse | None, error: KlammError | None) -> None:
             self._in_flight.discard(node_id)
             if response is not None:
+                self.answer_count += 1
+                self.answers_ms += self._core.now_ms - asked_at_ms
                 self._answered(node_id, session, partitions, response)
             else:
                 self._failed(node_id, session, partitions, error)
