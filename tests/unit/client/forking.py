@@ -17,6 +17,7 @@ from typing import Any
 import klamm
 from klamm import aio
 from klamm.compat import aiokafka, confluent_kafka, kafka
+from klamm.compat.aiokafka.admin import AIOKafkaAdminClient
 from klamm.compat.confluent_kafka.admin import AdminClient
 
 ALARM_S = 5  # a call that hangs ends its child
@@ -49,6 +50,12 @@ def calls(bootstrap: str, loop: asyncio.AbstractEventLoop) -> dict[str, Callable
     python_producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, linger_ms=60_000)
     python_producer.send(TOPIC, b"pending")
 
+    python_consumer = kafka.KafkaConsumer(
+        TOPIC, bootstrap_servers=bootstrap, group_id=f"g{next(_numbers)}", auto_offset_reset="earliest"
+    )
+    python_consumer.poll(10_000)
+    python_admin = kafka.KafkaAdminClient(bootstrap_servers=bootstrap)
+
     async def of_asyncio() -> tuple[aio.Producer, aio.Consumer, aiokafka.AIOKafkaProducer]:
         producer = aio.Producer(bootstrap_servers=bootstrap)
         await producer.send_and_wait(TOPIC, b"1")
@@ -60,6 +67,19 @@ def calls(bootstrap: str, loop: asyncio.AbstractEventLoop) -> dict[str, Callable
 
     awaited, awaited_consumer, other = loop.run_until_complete(of_asyncio())
     wait = loop.run_until_complete
+
+    async def of_aiokafka() -> tuple[aiokafka.AIOKafkaConsumer, AIOKafkaAdminClient, aio.Admin]:
+        consumer = aiokafka.AIOKafkaConsumer(
+            TOPIC, bootstrap_servers=bootstrap, group_id=f"g{next(_numbers)}", auto_offset_reset="earliest"
+        )
+        await consumer.start()
+        await consumer.getone()
+        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        await admin.start()
+        return consumer, admin, aio.Admin(bootstrap_servers=bootstrap)
+
+    other_consumer, other_admin, awaited_admin = wait(of_aiokafka())
+    partition = confluent_kafka.TopicPartition(*PLACE)
     made: dict[str, Callable[[], Any]] = {
         "producer.send": lambda: producer.send(TOPIC, b"1"),
         "producer.flush": producer.flush,
@@ -82,8 +102,19 @@ def calls(bootstrap: str, loop: asyncio.AbstractEventLoop) -> dict[str, Callable
         "confluent.flush": theirs.flush,
         "confluent.close": theirs.close,
         "confluent consumer.poll": lambda: their_consumer.poll(1),
+        "confluent consumer.consume": lambda: their_consumer.consume(1, 1),
+        "confluent consumer.commit": lambda: their_consumer.commit(asynchronous=False),
+        "confluent consumer.position": lambda: their_consumer.committed([partition], timeout=1),
         "confluent consumer.close": their_consumer.close,
         "confluent admin.list_topics": lambda: their_admin.list_topics(timeout=5),
+        "confluent admin.describe_cluster": lambda: their_admin.describe_cluster().result(5),
+        "kafka-python consumer.poll": lambda: python_consumer.poll(1000),
+        "kafka-python consumer.next": lambda: next(python_consumer),
+        "kafka-python consumer.commit": python_consumer.commit,
+        "kafka-python consumer.topics": python_consumer.topics,
+        "kafka-python consumer.close": python_consumer.close,
+        "kafka-python admin.list_topics": python_admin.list_topics,
+        "kafka-python admin.close": python_admin.close,
         "kafka-python.send": lambda: python_producer.send(TOPIC, b"1"),
         "kafka-python.flush": python_producer.flush,
         "kafka-python.close": python_producer.close,
@@ -94,6 +125,16 @@ def calls(bootstrap: str, loop: asyncio.AbstractEventLoop) -> dict[str, Callable
         "aio consumer.close": lambda: wait(awaited_consumer.close()),
         "aiokafka.send": lambda: wait(other.send(TOPIC, b"1")),
         "aiokafka.stop": lambda: wait(other.stop()),
+        "aiokafka consumer.getone": lambda: wait(other_consumer.getone()),
+        "aiokafka consumer.getmany": lambda: wait(other_consumer.getmany(timeout_ms=1000)),
+        "aiokafka consumer.iter": lambda: wait(anext(aiter(other_consumer))),
+        "aiokafka consumer.commit": lambda: wait(other_consumer.commit()),
+        "aiokafka consumer.topics": lambda: wait(other_consumer.topics()),
+        "aiokafka consumer.stop": lambda: wait(other_consumer.stop()),
+        "aiokafka admin.list_topics": lambda: wait(other_admin.list_topics()),
+        "aiokafka admin.close": lambda: wait(other_admin.close()),
+        "aio admin.list_topics": lambda: wait(awaited_admin.list_topics()),
+        "aio admin.close": lambda: wait(awaited_admin.close()),
         "new.send": lambda: klamm.Producer(settings).send(TOPIC, b"1").result(10).topic,
     }
 
