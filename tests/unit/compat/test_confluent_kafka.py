@@ -10,7 +10,15 @@ import pytest
 
 import klamm
 from klamm.clock import ManualClock
-from klamm.compat.confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, Producer, TopicPartition
+from klamm.compat.confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    ConsumerGroupState,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from klamm.compat.confluent_kafka.admin import AdminClient, ConfigResource
 from klamm.compat.confluent_kafka.events import Events
 
 NOBODY = "127.0.0.1:1"
@@ -87,6 +95,42 @@ def test_a_name_that_no_topic_can_have_is_reported_and_keeps_no_other_from_being
     assert producer.flush(10) == 0
     assert sorted(names([error for error in reports if error])) == ["TOPIC_EXCEPTION"] * 2
     assert reports.count(None) == 1
+
+
+def test_a_partition_that_a_known_topic_does_not_have_is_refused_at_once(broker: klamm.Broker) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce("t", b"x")
+    producer.flush(10)
+    with pytest.raises(KafkaException) as raised:
+        producer.produce("t", b"x", partition=99)
+    assert (names(list(raised.value.args)), len(producer)) == (["_UNKNOWN_PARTITION"], 0)
+
+
+def test_a_group_that_does_not_exist_is_dead(broker: klamm.Broker) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    found = admin.describe_consumer_groups(["nobody"])["nobody"].result(10)
+    assert (found.state, found.members) == (ConsumerGroupState.DEAD, [])
+
+
+def test_a_resource_is_shown_with_the_name_of_its_type() -> None:
+    assert str(ConfigResource("topic", "orders")) == "ConfigResource(ResourceType.TOPIC,orders)"
+
+
+def test_epochs_of_leaders_come_with_offsets(broker: klamm.Broker) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce("t", b"x", partition=0)
+    producer.flush(10)
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["t"])
+    while consumer.poll(1) is None:
+        pass
+    committed = consumer.commit(asynchronous=False)
+    (found,) = consumer.offsets_for_times([TopicPartition("t", 0, 0)], timeout=10)
+    consumer.close()
+    assert committed is not None
+    assert [each.leader_epoch for each in (*committed, found)] == [0, 0]
 
 
 def test_error_cb_is_told_that_the_brokers_are_away() -> None:

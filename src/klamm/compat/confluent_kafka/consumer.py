@@ -254,7 +254,10 @@ class Consumer:
             if not to_commit:
                 raise KafkaException(KafkaError(CODES["_NO_OFFSET"], "Local: No offset stored"))
         self._consumer.commit(to_commit)
-        return [TopicPartition(*key, item.offset, item.metadata or None) for key, item in to_commit.items()]
+        return [
+            TopicPartition(*key, item.offset, item.metadata or None, _known(item.leader_epoch))
+            for key, item in to_commit.items()
+        ]
 
     def _committed(self, offsets: Mapping[OwnPartition, Committed]) -> None:
         self._report_commit(offsets, None, is_any=True)
@@ -287,7 +290,7 @@ class Consumer:
             if entry is None:
                 listed.append(TopicPartition(item.topic, item.partition))
             else:
-                epoch = entry.leader_epoch if entry.leader_epoch >= 0 else None
+                epoch = _known(entry.leader_epoch)
                 listed.append(TopicPartition(*item.own, entry.offset, entry.metadata or None, epoch))
         return listed
 
@@ -337,7 +340,10 @@ class Consumer:
         wanted = {item.own: item.offset for item in many_partitions(partitions)}
         found = self._consumer.offsets_for_times(wanted, seconds(timeout))
         return [
-            TopicPartition(*key, OFFSET_END if item is None else item.offset) for key, item in found.items()
+            TopicPartition(*key, OFFSET_END)
+            if item is None
+            else TopicPartition(*key, item.offset, None, _known(item.leader_epoch))
+            for key, item in found.items()
         ]
 
     # --- the cluster and the group ----------------------------------------------------------------------
@@ -391,6 +397,10 @@ class _OnCommit(ConsumerInterceptor):
 
     def on_commit(self, offsets: Mapping[Any, Any]) -> None:
         self._report(offsets)
+
+
+def _known(leader_epoch: int) -> int | None:
+    return leader_epoch if leader_epoch >= 0 else None
 
 
 def _after(

@@ -198,9 +198,7 @@ def _of_serde(code: str, exception: BaseException | None) -> KafkaError:
 
 def not_supported(what: str, advice: str) -> KafkaException:
     """What a call raises that klamm's client does not have."""
-    return KafkaException(
-        KafkaError(CODES["_NOT_IMPLEMENTED"], f"klamm's client does not have {what}: {advice}")
-    )
+    return KafkaException(KafkaError(CODES["_NOT_IMPLEMENTED"], f"this class does not have {what}: {advice}"))
 
 
 def raised_as_theirs(method: Callable[P, R]) -> Callable[P, R]:

@@ -105,6 +105,13 @@ class Producer:
         timestamp_ms = None if timestamp is None else whole(timestamp, "timestamp") or None
         report = checked(callback, "callback") or checked(on_delivery, "on_delivery") or self._on_delivery
         now_ms = self._clock.now_ms()
+        info = producer._metadata.cluster.topics.get(topic)
+        if info is not None and where is not None and where not in info.partitions:
+            raise KafkaException(
+                KafkaError(
+                    CODES["_UNKNOWN_PARTITION"], f"{topic} has {len(info.partitions)} partitions, no {where}"
+                )
+            )
         sent = partial(self._follow, report, raw_key, raw_value, pairs, now_ms)
         has_to_wait = self._unsent.has(topic) or producer.would_wait(topic, where)
         self._take_place(len(raw_value or b"") + len(raw_key or b"") if has_to_wait else 0)

@@ -48,7 +48,7 @@ _KINDS: Final = {
     ResourceType.GROUP: Resource.GROUP,
 }
 _OWN_SOURCES: Final = (1, 2, 8)  # of a topic, of one broker, of a group: what `alter_configs` replaces
-_ACCESS: Final = "use Apache Kafka's kafka-acls and kafka-configs, which klamm's broker answers"
+_ACCESS: Final = "klamm.Admin has ACLs and SCRAM users"
 
 
 class AdminClient(GroupCalls):

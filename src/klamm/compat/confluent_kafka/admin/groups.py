@@ -7,7 +7,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from klamm.client.admin.admin_operations import AdminOperations
-from klamm.client.admin.model import CommittedOffset
+from klamm.client.admin.model import CommittedOffset, GroupDescription
+from klamm.client.admin.results import Results
 from klamm.compat.confluent_kafka.admin import answers
 from klamm.compat.confluent_kafka.admin.futures import after, of_each, then
 from klamm.compat.confluent_kafka.error import KafkaError, not_supported, raised_as_theirs
@@ -17,6 +18,7 @@ from klamm.compat.confluent_kafka.partitions import (
     ConsumerGroupTopicPartitions,
     TopicPartition,
 )
+from klamm.errors import GroupIdNotFoundError
 from klamm.protocol.types import TopicPartition as OwnPartition
 
 
@@ -62,11 +64,14 @@ class GroupCalls:
         names = some(group_ids, "group ids")
         nodes = self._nodes(request_timeout)
         listed = after(nodes, lambda _nodes: self._operations.list_groups(timeout=request_timeout))
-        described = after(
-            listed,
-            lambda _listed: self._operations.describe_groups(
-                names, raise_errors=False, timeout=request_timeout
+        described = then(
+            after(
+                listed,
+                lambda _listed: self._operations.describe_groups(
+                    names, raise_errors=False, timeout=request_timeout
+                ),
             ),
+            _with_dead_ones,
         )
 
         def make(found: Any) -> answers.ConsumerGroupDescription:
@@ -173,3 +178,18 @@ def _with_offset(partition: OwnPartition, found: CommittedOffset | None) -> Topi
 def no_operations(asked: bool) -> None:
     if asked:
         raise not_supported("include_authorized_operations", "leave it out")
+
+
+def _with_dead_ones(found: Results[str, GroupDescription]) -> Results[str, GroupDescription]:
+    """A group that does not exist is dead, there: no error."""
+    return Results(
+        {
+            **found.successes,
+            **{
+                name: GroupDescription(name, "Dead", "", "", -1, ())
+                if isinstance(error, GroupIdNotFoundError)
+                else error
+                for name, error in found.errors.items()
+            },
+        }
+    )

@@ -157,7 +157,7 @@ class ConfigResource:
 
     def __repr__(self) -> str:
         error = "" if self.error is None else f",{self.error!r}"
-        return f"ConfigResource({self.restype!s},{self.name}{error})"
+        return f"ConfigResource(ResourceType.{self.restype.name},{self.name}{error})"
 
 
 class NewTopic:
