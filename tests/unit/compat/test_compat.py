@@ -94,6 +94,7 @@ def test_offsets_with_metadata_keep_their_fields() -> None:
     ("error", "code", "retriable"),
     [
         (errors.broker_error(25, "commit"), 25, False),
+        (errors.broker_error(90, "commit"), CODES["_FENCED"], False),
         (errors.KlammTimeoutError("late"), CODES["_TIMED_OUT"], True),
         (errors.NoBrokersError("none"), CODES["_ALL_BROKERS_DOWN"], True),
         (errors.IllegalStateError("no"), CODES["_STATE"], False),

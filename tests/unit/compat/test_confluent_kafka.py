@@ -128,9 +128,10 @@ def test_epochs_of_leaders_come_with_offsets(broker: klamm.Broker) -> None:
         pass
     committed = consumer.commit(asynchronous=False)
     (found,) = consumer.offsets_for_times([TopicPartition("t", 0, 0)], timeout=10)
+    (position,) = consumer.position([TopicPartition("t", 0)])
     consumer.close()
     assert committed is not None
-    assert [each.leader_epoch for each in (*committed, found)] == [0, 0]
+    assert [each.leader_epoch for each in (*committed, found, position)] == [0, 0, 0]
 
 
 def test_error_cb_is_told_that_the_brokers_are_away() -> None:

@@ -67,9 +67,8 @@ class Consumer:
         self._events = Events(operations.host.clock)
         tells_ends = flag("enable.partition.eof", own.get("enable.partition.eof", False))
         self._ends = Ends(operations) if tells_ends else None
-        self._read: set[OwnPartition] = (
-            set()
-        )  # partitions of which something was read since they were assigned
+        # Partitions of which something was read since they were assigned; the leader epoch of the last record.
+        self._read: dict[OwnPartition, int | None] = {}
         self._watch(own)
 
     def _watch(self, own: Mapping[str, Any]) -> None:
@@ -142,7 +141,7 @@ class Consumer:
 
     def _begin_at(self, partitions: Iterable[TopicPartition]) -> None:
         for item in partitions:
-            self._read.discard(item.own)
+            self._read.pop(item.own, None)
             if self._ends is not None:
                 self._ends.forget(item.own)
             if item.offset == OFFSET_BEGINNING:
@@ -224,7 +223,7 @@ class Consumer:
 
     def _note(self, record: ConsumerRecord[Any, Any]) -> None:
         partition = OwnPartition(record.topic, record.partition)
-        self._read.add(partition)
+        self._read[partition] = record.leader_epoch
         if self._stores:
             state = self._consumer._operations.state
             with state.lock:
@@ -298,9 +297,9 @@ class Consumer:
     def position(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """The offsets after the last messages read; OFFSET_INVALID where none was."""
         return [
-            TopicPartition(
-                *item.own, self._consumer.position(item.own) if item.own in self._read else OFFSET_INVALID
-            )
+            TopicPartition(*item.own, self._consumer.position(item.own), None, self._read[item.own])
+            if item.own in self._read
+            else TopicPartition(*item.own)
             for item in many_partitions(partitions)
         ]
 

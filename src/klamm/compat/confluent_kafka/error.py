@@ -91,6 +91,8 @@ for _name, _number in CODES.items():
 
 
 def _code_of(error: BaseException) -> int:
+    if isinstance(error, errors.ProducerFencedError):
+        return CODES["_FENCED"]  # whatever the broker's word for it
     if isinstance(error, errors.BrokerError):
         return error.error_code
     for kind, name in (
