@@ -53,6 +53,16 @@ def adapted_listener(listener: Any) -> RebalanceListener | None:
     return ForeignListener(listener)
 
 
+def chosen_topics(topics: Any, pattern: Any) -> list[str] | None:
+    """Topics of `subscribe`, None with a pattern. Text would be topics of one letter each."""
+    if isinstance(topics, str) or not isinstance(topics, Iterable):
+        raise TypeError(f"topics should be a list of strings, not {topics!r}")
+    names = list(topics)
+    if bool(names) == (pattern is not None):
+        raise TypeError("subscribe expects topics or a pattern: give exactly one")
+    return names if pattern is None else None
+
+
 def committable(offsets: Mapping[TopicPartition, Any] | None) -> dict[TopicPartition, Any] | None:
     """Offsets to commit, from numbers, pairs and OffsetAndMetadata (offset, metadata, leader epoch)."""
     if offsets is None:

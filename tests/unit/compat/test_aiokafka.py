@@ -37,6 +37,7 @@ def test_offsets_of_every_form_are_committed(offset: Any) -> None:
                 consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group)
                 async with consumer:
                     if group == "g":
+                        consumer.assign([PLACE])
                         await consumer.commit({PLACE: offset})
                     assert await consumer.committed(PLACE) == 3
             with kafka.KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id="k") as other:
@@ -132,3 +133,24 @@ def test_serializer_objects_are_called_with_topic_and_headers() -> None:
             consumer_timeout_ms=10_000,
         ) as consumer:
             assert next(consumer).value == {"n": 1}
+
+
+def test_what_cannot_be_is_refused_at_once() -> None:
+    async def work(broker: klamm.Broker) -> None:
+        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
+        await producer.start()
+        await producer.send_and_wait("t", b"1")
+        with pytest.raises(AssertionError, match="Unrecognized partition"):
+            await producer.send("t", b"2", partition=99)
+        await producer.stop()
+        consumer = aiokafka.AIOKafkaConsumer("t", bootstrap_servers=broker.bootstrap, group_id="g")
+        await consumer.start()
+        with pytest.raises(klamm.errors.IllegalStateError, match="other-0 is not assigned"):
+            await consumer.commit({klamm.TopicPartition("other", 0): 1})
+        await consumer.stop()
+        for read in (consumer.getone, consumer.getmany):
+            with pytest.raises(aiokafka.ConsumerStoppedError):
+                await read()
+
+    with klamm.Broker() as broker:
+        run(work(broker))

@@ -10,7 +10,7 @@ import pytest
 import klamm
 from klamm import errors
 from klamm.compat import kafka
-from klamm.compat.callers import committable
+from klamm.compat.callers import chosen_topics, committable
 from klamm.compat.confluent_kafka.error import KafkaError
 from klamm.compat.confluent_kafka.error_codes import CODES
 from klamm.compat.confluent_kafka.settings import own_settings
@@ -123,3 +123,16 @@ def test_an_isolation_level_is_a_word_or_a_member() -> None:
             consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, isolation_level=level)
             assert consumer._consumer._operations.settings.is_read_committed
             consumer.close()
+
+
+def test_a_subscription_is_topics_or_a_pattern_and_text_is_no_list() -> None:
+    assert chosen_topics(("a", "b"), None) == ["a", "b"]
+    assert chosen_topics((), "o.*") is None
+    for topics, pattern, said in (
+        ("orders", None, "list of strings, not 'orders'"),
+        (None, None, "list of strings, not None"),
+        ((), None, "exactly one"),
+        (["a"], "o.*", "exactly one"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            chosen_topics(topics, pattern)

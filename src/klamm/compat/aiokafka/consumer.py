@@ -14,6 +14,7 @@ from klamm.compat.bootstrap import wait_for_cluster
 from klamm.compat.callers import (
     OffsetAndTimestamp,
     adapted_listener,
+    chosen_topics,
     committable,
     found_by_time,
     new_partitions,
@@ -89,12 +90,12 @@ class AIOKafkaConsumer:
 
     def subscribe(self, topics: Iterable[str] = (), pattern: Any = None, listener: Any = None) -> None:
         """Read topics, as a member of the group if there is one."""
+        names = chosen_topics(topics, pattern)
         if not self._has_group:
-            self._groupless = set(topics)
+            self._groupless = set(names or ())
             self._pattern = None if pattern is None else re.compile(pattern)
             return
         operations = self._consumer._operations
-        names = None if pattern is not None else list(topics)
         run_blocking(operations.subscribe(names, pattern, adapted_listener(listener)))
 
     @property
@@ -145,6 +146,7 @@ class AIOKafkaConsumer:
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
         """The next record, of these partitions alone if any are named."""
+        self._check_open()
         await self._wait_for_topics(None)
         if partitions:
             while True:
@@ -159,10 +161,15 @@ class AIOKafkaConsumer:
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        self._check_open()
         left_ms = await self._wait_for_topics(timeout_ms)
         if self._lacks_topics:
             return {}
         return await self._consumer.getmany(*partitions, timeout_ms=left_ms or 0, max_records=max_records)
+
+    def _check_open(self) -> None:
+        if self._consumer._operations.is_closed:
+            raise ConsumerStoppedError("this consumer is stopped")
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[Any, Any]]:
         """Records, for ever, or until the consumer is stopped."""
@@ -175,7 +182,10 @@ class AIOKafkaConsumer:
                 raise
 
     async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
-        await self._consumer.commit(committable(offsets))
+        wanted = committable(offsets)
+        for partition in wanted or ():
+            self._consumer._operations.state[partition]  # raises if it is not assigned
+        await self._consumer.commit(wanted)
 
     async def committed(self, partition: TopicPartition) -> int | None:
         found = (await self._consumer.committed([partition]))[partition]

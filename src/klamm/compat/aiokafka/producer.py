@@ -67,7 +67,11 @@ class AIOKafkaProducer:
         timestamp_ms: int | None = None,
         headers: Any = None,
     ) -> asyncio.Future[RecordMetadata]:
-        """Send one record; a future of its place."""
+        """Send one record; a future of its place. AssertionError: its topic does not have the partition."""
+        if partition is not None:
+            topics = self._producer._producer._metadata.cluster.topics
+            if topic in topics and partition not in topics[topic].partitions:
+                raise AssertionError("Unrecognized partition")
         delivery = await self._producer.send(topic, value, key, headers, partition, timestamp_ms)
         return _future(delivery)
 

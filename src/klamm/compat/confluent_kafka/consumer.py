@@ -67,7 +67,7 @@ class Consumer:
         self._events = Events(operations.host.clock)
         tells_ends = flag("enable.partition.eof", own.get("enable.partition.eof", False))
         self._ends = Ends(operations) if tells_ends else None
-        # Partitions of which something was read since they were assigned; the leader epoch of the last record.
+        # Partitions of which something was read since they were assigned, with the last leader epoch.
         self._read: dict[OwnPartition, int | None] = {}
         self._watch(own)
 

@@ -13,6 +13,7 @@ from klamm.compat.bootstrap import wait_for_cluster
 from klamm.compat.callers import (
     OffsetAndTimestamp,
     adapted_listener,
+    chosen_topics,
     committable,
     found_by_time,
     new_partitions,
@@ -67,14 +68,13 @@ class KafkaConsumer:
 
     def subscribe(self, topics: Iterable[str] = (), pattern: Any = None, listener: Any = None) -> None:
         """Read topics, as a member of the group if there is one."""
+        names = chosen_topics(topics, pattern)
         if self._has_group:
-            self._consumer.subscribe(
-                None if pattern is not None else topics, adapted_listener(listener), pattern=pattern
-            )
+            self._consumer.subscribe(names, adapted_listener(listener), pattern=pattern)
             return
-        if pattern is not None:
+        if names is None:
             raise ValueError("a pattern needs a group: set group_id")
-        self._groupless = set(topics)
+        self._groupless = set(names)
         self._take_groupless()
 
     def _take_groupless(self) -> None:
