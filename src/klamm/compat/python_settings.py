@@ -107,7 +107,8 @@ def own_settings(rules: Rules, given: Mapping[str, Any], kind: ClientKind) -> di
     if not str(settings.get("security_protocol", "")).upper().startswith("SASL"):
         settings.pop("sasl_mechanism", None)  # aiokafka's default has a value
     settings = {**settings_without_security(settings), **security_settings(settings)}
-    settings["bootstrap_servers"] = with_ports(settings.get("bootstrap_servers") or "localhost:9092")
+    servers = settings.get("bootstrap_servers")  # an empty list is no default: klamm's client refuses it
+    settings["bootstrap_servers"] = with_ports("localhost:9092" if servers is None else servers)
     if kind is ClientKind.CONSUMER and settings.get("group_id") is None:
         settings.pop("enable_auto_commit", None)  # nothing to commit to
     return settings

@@ -136,3 +136,32 @@ def test_a_subscription_is_topics_or_a_pattern_and_text_is_no_list() -> None:
     ):
         with pytest.raises(TypeError, match=said):
             chosen_topics(topics, pattern)
+
+
+def test_an_empty_list_of_servers_is_not_the_default() -> None:
+    nothing: tuple[Any, ...] = ([], "", ())
+    for servers in nothing:
+        with pytest.raises(ConfigError, match=r"bootstrap.servers is empty"):
+            kafka.KafkaProducer(bootstrap_servers=servers)
+
+
+def test_what_kafka_pythons_producer_and_futures_tell() -> None:
+    with klamm.Broker() as broker, kafka.KafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
+        seen: list[Any] = []
+        future = producer.send("t", b"x").add_both(seen.append)
+        producer.flush()
+        assert (future.is_done, [each.topic for each in seen]) == (True, ["t"])
+        with pytest.raises(ValueError, match="Unrecognized partition 99 for topic t"):
+            producer.send("t", b"x", partition=99)
+
+
+def test_a_commit_that_succeeded_calls_back_without_an_error() -> None:
+    with klamm.Broker() as broker:
+        consumer = kafka.KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id="g")
+        reports: list[Any] = []
+        consumer.commit({klamm.TopicPartition("t", 0): 0})
+        consumer.commit_async(
+            {klamm.TopicPartition("t", 0): 1}, lambda offsets, error: reports.append((len(offsets), error))
+        )
+        consumer.close()
+        assert reports == [(1, None)]

@@ -137,6 +137,11 @@ class Delivery(Place, Future[RecordMetadata]):
         """As `result`, the name in kafka-python."""
         return self.result(timeout)
 
+    @property
+    def is_done(self) -> bool:
+        """As `done`, the name in kafka-python."""
+        return self.done()
+
     def succeeded(self) -> bool:
         """Whether the record is delivered; False while that is open."""
         return self.done() and self.exception() is None
@@ -167,6 +172,10 @@ class Delivery(Place, Future[RecordMetadata]):
 
         self.add_done_callback(call)
         return self
+
+    def add_both(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
+        """Call `function(..., metadata)` or `function(..., error)`; returns this future."""
+        return self.add_callback(function, *args, **kwargs).add_errback(function, *args, **kwargs)
 
     def __repr__(self) -> str:
         partition = self._batch.partition

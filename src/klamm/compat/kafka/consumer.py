@@ -152,7 +152,7 @@ class KafkaConsumer:
     def commit_async(
         self, offsets: Mapping[TopicPartition, Any] | None = None, callback: OnCommit | None = None
     ) -> None:
-        """Commit without waiting; `callback(offsets, response)` gets True or the error."""
+        """Commit without waiting; `callback(offsets, error)` gets None or the error."""
         report = callback or self._on_commit
         if report is not None and not callable(report):
             raise TypeError(f"callback is a function of the offsets and the response, not {report!r}")
@@ -163,7 +163,7 @@ class KafkaConsumer:
                     key: OffsetAndMetadata(item.offset, item.metadata, item.leader_epoch)
                     for key, item in committed.items()
                 }
-                report(listed, True if error is None else error)
+                report(listed, error)
 
         self._consumer.commit_async(committable(offsets), told)
 

@@ -16,6 +16,7 @@ from klamm.compat.kafka.structs import ConsumerGroupMetadata
 from klamm.compat.python_settings import KAFKA_PYTHON, own_settings
 from klamm.compat.settings import ClientKind
 from klamm.config import ConfigError
+from klamm.net.cluster import TopicInfo
 from klamm.protocol.types import TopicPartition
 
 
@@ -46,6 +47,15 @@ class KafkaProducer(Producer[Any, Any]):
         except BaseException:
             self.close(0)
             raise
+
+    def _not_known(
+        self, topic: str, partition: int | None, *, block: bool
+    ) -> tuple[TopicInfo | None, int | None]:
+        known = self._metadata.cluster.topics.get(topic)
+        if known is not None and partition is not None and partition not in known.partitions:
+            # Theirs does not wait until there are more.
+            raise ValueError(f"Unrecognized partition {partition} for topic {topic}")
+        return super()._not_known(topic, partition, block=block)
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, Any], group_metadata: Any, timeout: float | None = None
