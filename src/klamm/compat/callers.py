@@ -50,6 +50,10 @@ def adapted_listener(listener: Any) -> RebalanceListener | None:
     """klamm's kind of listener, made of theirs."""
     if listener is None or isinstance(listener, RebalanceListener):
         return listener
+    if not all(
+        callable(getattr(listener, f"on_partitions_{what}", None)) for what in ("revoked", "assigned")
+    ):
+        raise TypeError(f"a listener has on_partitions_revoked and on_partitions_assigned: not {listener!r}")
     return ForeignListener(listener)
 
 

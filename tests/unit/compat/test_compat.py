@@ -10,7 +10,7 @@ import pytest
 import klamm
 from klamm import errors
 from klamm.compat import kafka
-from klamm.compat.callers import chosen_topics, committable
+from klamm.compat.callers import adapted_listener, chosen_topics, committable
 from klamm.compat.confluent_kafka.error import KafkaError
 from klamm.compat.confluent_kafka.error_codes import CODES
 from klamm.compat.confluent_kafka.settings import own_settings
@@ -138,6 +138,12 @@ def test_a_subscription_is_topics_or_a_pattern_and_text_is_no_list() -> None:
             chosen_topics(topics, pattern)
 
 
+def test_a_listener_has_the_methods_of_one() -> None:
+    for wrong in (5, print, object()):
+        with pytest.raises(TypeError, match="on_partitions_revoked and on_partitions_assigned"):
+            adapted_listener(wrong)
+
+
 def test_an_empty_list_of_servers_is_not_the_default() -> None:
     nothing: tuple[Any, ...] = ([], "", ())
     for servers in nothing:
@@ -159,6 +165,8 @@ def test_a_commit_that_succeeded_calls_back_without_an_error() -> None:
     with klamm.Broker() as broker:
         consumer = kafka.KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id="g")
         reports: list[Any] = []
+        with klamm.Admin(bootstrap_servers=broker.bootstrap) as admin:
+            admin.create_topics("t")
         consumer.commit({klamm.TopicPartition("t", 0): 0})
         consumer.commit_async(
             {klamm.TopicPartition("t", 0): 1}, lambda offsets, error: reports.append((len(offsets), error))
