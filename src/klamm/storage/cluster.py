@@ -6,11 +6,11 @@ snapshot for its hot paths.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from random import Random
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from klamm.protocol.types import id_to_text
 
@@ -127,6 +127,14 @@ class ClusterChanges:
     is_complete: bool = False  # everything is listed: what is not listed is deleted
 
 
+class ConfigChange(NamedTuple):
+    """One of many configurations that are replaced together."""
+
+    name: str
+    configs: Mapping[str, str]
+    expected: Mapping[str, str]
+
+
 class ClusterStore(Protocol):
     """Cluster metadata. Every change is a compare-and-set: a lost race raises ConflictError.
 
@@ -211,6 +219,15 @@ class ClusterStore(Protocol):
         expected: Mapping[str, str] | None = None,
     ) -> None:
         """Raises ConflictError when the topic does not exist, or its configuration is not `expected`."""
+        ...
+
+    def replace_all_configs(
+        self, resource_type: ConfigResourceType, changes: Sequence[ConfigChange]
+    ) -> Collection[str]:
+        """Many at once, in one change; the names of those that were not as expected, and stay as they are.
+
+        Not for topics, which have to exist.
+        """
         ...
 
     def features(self) -> FinalizedFeatures: ...

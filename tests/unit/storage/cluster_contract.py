@@ -12,6 +12,7 @@ from klamm.storage.cluster import (
     BrokerState,
     ClusterChanges,
     ClusterStore,
+    ConfigChange,
     ConfigResourceType,
     ConflictError,
     FencedError,
@@ -286,6 +287,29 @@ class ClusterContract:
         with pytest.raises(ConflictError):
             store.replace_configs(TOPIC, "absent", {"retention.ms": "7"})
         assert store.configs(TOPIC, "orders") == {"retention.ms": "6"}
+
+    def test_many_configurations_are_one_change_and_those_changed_meanwhile_stay(
+        self, store: ClusterStore, other: ClusterStore
+    ) -> None:
+        kind = ConfigResourceType.ACL
+        store.replace_configs(kind, "kept", {"a": "1", "b": "2"})
+        store.replace_configs(kind, "raced", {"a": "1"})
+        version = store.version()
+        lost = store.replace_all_configs(
+            kind,
+            [
+                ConfigChange("kept", {"b": "3", "c": "4"}, {"a": "1", "b": "2"}),
+                ConfigChange("new", {"a": ""}, {}),
+                ConfigChange("raced", {"a": "2"}, {"a": "0"}),
+            ],
+        )
+        assert list(lost) == ["raced"]
+        assert store.version() == version + 1
+        expected = {(kind, "kept"): {"b": "3", "c": "4"}, (kind, "new"): {"a": ""}}
+        assert other.changes(version).configs == expected
+        assert other.configs(kind, "raced") == {"a": "1"}
+        assert not store.replace_all_configs(kind, [ConfigChange("new", {}, {"a": ""})])
+        assert (kind, "new") not in other.all_configs()
 
     def test_the_version_rises_with_every_change_and_only_then(self, store: ClusterStore) -> None:
         seen = [store.version()]

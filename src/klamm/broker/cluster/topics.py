@@ -19,6 +19,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.storage.cluster import (
     ClusterStore,
     ClusterStoreError,
+    ConfigChange,
     ConfigResourceType,
     ConflictError,
     FencedError,
@@ -144,7 +145,7 @@ class TopicManager:
         resource_type: ConfigResourceType,
         decisions: Mapping[str, Callable[[Mapping[str, str]], dict[str, str]]],
     ) -> Mapping[str, Refusal]:
-        """As `alter_kept` for many resources, stored one by one and shown together; returns the refusals."""
+        """As `alter_kept` for many resources, in one change; returns the refusals."""
         if not decisions:
             return {}
         return await self._alone(lambda: self._alter_all(resource_type, decisions))
@@ -339,26 +340,25 @@ class TopicManager:
         resource_type: ConfigResourceType,
         decisions: Mapping[str, Callable[[Mapping[str, str]], dict[str, str]]],
     ) -> Mapping[str, Refusal]:
-        def store(name: str) -> None:
-            present = self._image.configs(resource_type, name)
-            altered = decisions[name](present)
-            if altered != present:
-                self._cluster.replace_configs(resource_type, name, altered, expected=dict(present))
+        def store(names: Sequence[str]) -> None:
+            found = {name: self._image.configs(resource_type, name) for name in names}
+            changes = [
+                ConfigChange(name, altered, dict(present))
+                for name, present in found.items()
+                if (altered := decisions[name](present)) != present
+            ]
+            lost[:] = self._cluster.replace_all_configs(resource_type, changes) if changes else ()
 
-        refusals: dict[str, Refusal] = {}
+        lost: list[str] = []
         pending = list(decisions)
         for _ in range(_TRIES):
-            failures = await self._stored(store, pending)
-            lost = []
-            for name, failure in zip(pending, failures, strict=True):
-                if isinstance(failure, ConflictError):
-                    lost.append(name)
-                elif failure is not None:
-                    refusals[name] = _not_stored(failure)
-            pending = lost
+            (failure,) = await self._stored(store, [pending])
+            if failure is not None:
+                return dict.fromkeys(pending, _not_stored(failure))
+            pending, lost = lost, []
             if not pending:
-                return refusals
-        return refusals | dict.fromkeys(pending, _LOST_EVERY_RACE)
+                return {}
+        return dict.fromkeys(pending, _LOST_EVERY_RACE)
 
     def contradicted_topic(self, name: str, altered: Mapping[str, str]) -> Refusal | None:
         """A topic whose own settings contradict new ones of this broker or, with name "", of all."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -15,6 +15,7 @@ from klamm.storage.cluster import (
     BrokerRegistration,
     BrokerState,
     ClusterChanges,
+    ConfigChange,
     ConfigResourceType,
     ConflictError,
     FencedError,
@@ -206,6 +207,18 @@ class MemoryCluster:
             if expected is not None and content.configs.get((resource_type, name), {}) != expected:
                 raise ConflictError(f"configuration of {name} was changed concurrently")
             self._set_configs(resource_type, name, configs)
+
+    def replace_all_configs(
+        self, resource_type: ConfigResourceType, changes: Sequence[ConfigChange]
+    ) -> Collection[str]:
+        lost: list[str] = []
+        with self._changing() as content:
+            for each in changes:
+                if content.configs.get((resource_type, each.name), {}) == each.expected:
+                    self._set_configs(resource_type, each.name, each.configs)
+                else:
+                    lost.append(each.name)
+        return lost
 
     def features(self) -> FinalizedFeatures:
         return self._content.features

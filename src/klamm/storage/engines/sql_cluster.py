@@ -7,7 +7,7 @@ its dialect is, and how it learns that another process has changed something.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final
@@ -17,6 +17,7 @@ from klamm.storage.cluster import (
     BrokerRegistration,
     BrokerState,
     ClusterChanges,
+    ConfigChange,
     ConfigResourceType,
     ConflictError,
     FencedError,
@@ -237,6 +238,18 @@ class SqlCluster(ABC):
             if expected is not None and change.configs(resource_type, name) != expected:
                 raise ConflictError(f"configuration of {name} was changed concurrently")
             change.set_configs(resource_type, name, configs)
+
+    def replace_all_configs(
+        self, resource_type: ConfigResourceType, changes: Sequence[ConfigChange]
+    ) -> Collection[str]:
+        lost: list[str] = []
+        with self._changing() as change:
+            for each in changes:
+                if change.configs(resource_type, each.name) == each.expected:
+                    change.set_configs(resource_type, each.name, each.configs, each.expected)
+                else:
+                    lost.append(each.name)
+        return lost
 
     def features(self) -> FinalizedFeatures:
         with self._reading() as rows:

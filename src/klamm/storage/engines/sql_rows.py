@@ -251,13 +251,24 @@ class SqlChange(SqlRows):
         self.touch(TOPIC, [name])
 
     def set_configs(
-        self, resource_type: ConfigResourceType, resource: str, configs: Mapping[str, str]
+        self,
+        resource_type: ConfigResourceType,
+        resource: str,
+        configs: Mapping[str, str],
+        present: Mapping[str, str] | None = None,
     ) -> None:
+        """Replace a configuration; only rows that differ are written where the present one is known."""
         kind = int(resource_type)
-        self.execute("DELETE FROM config WHERE resource_type = %s AND resource = %s", [kind, resource])
+        if present is None:
+            self.execute("DELETE FROM config WHERE resource_type = %s AND resource = %s", [kind, resource])
+            present = {}
+        self.execute_many(
+            "DELETE FROM config WHERE resource_type = %s AND resource = %s AND name = %s",
+            [(kind, resource, name) for name, value in present.items() if configs.get(name) != value],
+        )
         self.execute_many(
             "INSERT INTO config (resource_type, resource, name, value) VALUES (%s, %s, %s, %s)",
-            [(kind, resource, name, value) for name, value in configs.items()],
+            [(kind, resource, name, value) for name, value in configs.items() if present.get(name) != value],
         )
         self.touch(CONFIG, [f"{kind}/{resource}"])
 

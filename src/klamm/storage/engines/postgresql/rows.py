@@ -136,12 +136,24 @@ class PostgresChange(SqlChange):
         super().delete_topic(name)
 
     def set_configs(
-        self, resource_type: ConfigResourceType, resource: str, configs: Mapping[str, str]
+        self,
+        resource_type: ConfigResourceType,
+        resource: str,
+        configs: Mapping[str, str],
+        present: Mapping[str, str] | None = None,
     ) -> None:
         kind = int(resource_type)
-        self.execute("DELETE FROM config WHERE resource_type = %s AND resource = %s", [kind, resource])
-        self.execute(
-            "INSERT INTO config SELECT %s, %s, * FROM unnest(%s::text[], %s::text[])",
-            [kind, resource, list(configs), list(configs.values())],
-        )
+        statement, values = "DELETE FROM config WHERE resource_type = %s AND resource = %s", [kind, resource]
+        if present is None:
+            self.execute(statement, values)
+            present = {}
+        gone = [name for name, value in present.items() if configs.get(name) != value]
+        new = {name: value for name, value in configs.items() if present.get(name) != value}
+        if gone:
+            self.execute(f"{statement} AND name = ANY(%s)", [*values, gone])
+        if new:
+            self.execute(
+                "INSERT INTO config SELECT %s, %s, * FROM unnest(%s::text[], %s::text[])",
+                [*values, list(new), list(new.values())],
+            )
         self.touch(CONFIG, [f"{kind}/{resource}"])
