@@ -49,19 +49,29 @@ class Rights:
         # How long the names of prefixed patterns are, by type: a name has few prefixes that are that long.
         self._lengths: dict[ResourceType, list[int]] = {}
         self._counts: dict[tuple[ResourceType, int], int] = {}
+        self._of_principal: dict[str, set[AclPattern]] = {}
 
     def clear(self) -> None:
         self._patterns.clear()
+        self._of_principal.clear()
         self._lengths.clear()
         self._counts.clear()
 
     def replace(self, pattern: AclPattern, entries: Sequence[AclEntry]) -> None:
         """These are the ACLs of a pattern from now on."""
-        was_there = pattern in self._patterns
+        before = self._patterns.pop(pattern, None)
+        was_there = before is not None
+        after = _Entries(pattern, entries)
         if entries:
-            self._patterns[pattern] = _Entries(pattern, entries)
-        elif was_there:
-            del self._patterns[pattern]
+            self._patterns[pattern] = after
+        known = before.by_principal.keys() if before is not None else set()
+        for principal in known - after.by_principal.keys():
+            patterns = self._of_principal[principal]
+            patterns.remove(pattern)
+            if not patterns:
+                del self._of_principal[principal]
+        for principal in after.by_principal.keys() - known:
+            self._of_principal.setdefault(principal, set()).add(pattern)
         if pattern.pattern_type is PatternType.PREFIXED and was_there != bool(entries):
             self._count_length(pattern, 1 if entries else -1)
 
@@ -98,10 +108,11 @@ class Rights:
         """Whether there may be any resource of a type on which a principal may do this."""
         allowed: list[AclPattern] = []
         denied: set[AclPattern] = set()
-        for pattern, entries in self._patterns.items():
+        about = (self._of_principal.get(who, set()) for who in (principal, ANYBODY))
+        for pattern in set[AclPattern]().union(*about):
             if pattern.resource_type is not resource_type:
                 continue
-            for entry in _of(entries, principal, host):
+            for entry in _of(self._patterns[pattern], principal, host):
                 if entry.operation not in (operation, AclOperation.ALL):
                     continue
                 if entry.permission is PermissionType.ALLOW:
@@ -115,8 +126,9 @@ class Rights:
     def find(self, wanted: AclFilter) -> Mapping[AclPattern, Sequence[AclEntry]]:
         """The ACLs that a filter selects."""
         found: dict[AclPattern, Sequence[AclEntry]] = {}
-        for pattern, entries in self._patterns.items():
-            if not wanted.selects(pattern):
+        for pattern in self._patterns if wanted.name is None else self._named(wanted.name):
+            entries = self._patterns.get(pattern)
+            if entries is None or not wanted.selects(pattern):
                 continue
             selected = [
                 entry
@@ -127,6 +139,15 @@ class Rights:
             if selected:
                 found[pattern] = selected
         return found
+
+    def _named(self, name: str) -> Iterator[AclPattern]:
+        """The patterns, whether they are there or not, that a filter with this name can select."""
+        for resource_type in ResourceType:
+            for literal in (name, WILDCARD) if name != WILDCARD else (name,):
+                yield AclPattern(resource_type, PatternType.LITERAL, literal)
+            for length in self._lengths.get(resource_type, ()):
+                if length <= len(name):
+                    yield AclPattern(resource_type, PatternType.PREFIXED, name[:length])
 
     def _covering(self, resource_type: ResourceType, name: str) -> Iterator[_Entries]:
         patterns = self._patterns

@@ -227,6 +227,71 @@ def test_an_index_that_was_changed_often_decides_as_the_rules_say(
     assert decision.has_acls == any(some and pattern.covers(name) for pattern, some in present.items())
 
 
+filters = st.builds(
+    AclFilter,
+    st.sampled_from([None, TOPIC, GROUP]),
+    st.sampled_from([None, LITERAL, PREFIXED]),
+    st.none() | st.text("ab*", min_size=1, max_size=4),
+    st.booleans(),
+    st.sampled_from([None, BOB]),
+)
+
+
+@given(st.lists(st.tuples(patterns, st.lists(entries, max_size=3)), max_size=12), filters)
+def test_what_a_filter_selects_is_found_by_name_as_by_looking_at_all(
+    changes: list[tuple[AclPattern, list[AclEntry]]], wanted: AclFilter
+) -> None:
+    rights = Rights()
+    present: dict[AclPattern, list[AclEntry]] = {}
+    for pattern, some in changes:
+        rights.replace(pattern, some)
+        present[pattern] = some
+    expected = {
+        pattern: sorted(selected)
+        for pattern, some in present.items()
+        if wanted.selects(pattern) and (selected := [each for each in some if wanted.selects_entry(each)])
+    }
+    assert {pattern: sorted(found) for pattern, found in rights.find(wanted).items()} == expected
+
+
+@given(st.lists(st.tuples(patterns, st.lists(entries, max_size=3)), max_size=12))
+def test_any_resource_is_asked_of_an_index_that_was_changed_often(
+    changes: list[tuple[AclPattern, list[AclEntry]]],
+) -> None:
+    rights, fresh = Rights(), Rights()
+    for pattern, some in changes:
+        rights.replace(pattern, some)
+    for pattern, some in dict(changes).items():
+        fresh.replace(pattern, some)
+    for operation in (READ, WRITE):
+        assert rights.allows_any(BOB, HOST, operation, TOPIC) == fresh.allows_any(BOB, HOST, operation, TOPIC)
+
+
+def test_what_one_user_may_do_is_not_searched_for_among_the_rights_of_all() -> None:
+    rights = Rights()
+    for number in range(20_000):
+        pattern = AclPattern(TOPIC, LITERAL, f"t{number}")
+        rights.replace(pattern, [acl("x", WRITE, principal=f"User:u{number}").entry])
+    looked_at = 0
+
+    class Counting(dict[Any, Any]):
+        def __getitem__(self, key: Any) -> Any:
+            nonlocal looked_at
+            looked_at += 1
+            return super().__getitem__(key)
+
+        def get(self, key: Any, default: Any = None) -> Any:
+            nonlocal looked_at
+            looked_at += 1
+            return super().get(key, default)
+
+    rights._patterns = Counting(rights._patterns)
+    assert rights.allows_any("User:u7", HOST, WRITE, TOPIC)
+    assert not rights.allows_any(BOB, HOST, WRITE, TOPIC)
+    assert len(rights.find(AclFilter(TOPIC, LITERAL, "t7"))) == 1
+    assert looked_at <= 25
+
+
 def test_a_name_is_looked_up_and_not_searched_for() -> None:
     rights, random = Rights(), Random(1)
     for number in range(20_000):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from klamm.access.acls import AclEntry, AclOperation, AclPattern, PatternType, PermissionType, ResourceType
 from klamm.access.rights import Rights
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from klamm.storage.cluster import ClusterChanges
 
 STORED_AS = ConfigResourceType.ACL
+_MANY: Final = 100
 
 
 def pattern_key(pattern: AclPattern) -> str:
@@ -36,16 +37,13 @@ def entry_of(key: str) -> AclEntry:
     return AclEntry(principal, host, AclOperation(operation), PermissionType(permission))
 
 
-def entries_of(stored: Iterable[str]) -> Sequence[AclEntry]:
-    return [entry_of(key) for key in stored]
-
-
 class AclFollower:
     """Keeps rights as the ACLs of the cluster are: whichever broker changes one, this one decides by it."""
 
     def __init__(self, image: ClusterImage, rights: Rights, on_change: Callable[[], None]) -> None:
         self._rights = rights
         self._on_change = on_change
+        self._decoded: dict[AclPattern, dict[str, AclEntry]] = {}  # of patterns with many entries
         self._replace(
             {(STORED_AS, name): image.configs(STORED_AS, name) for name in image.configured(STORED_AS)}
         )
@@ -54,6 +52,7 @@ class AclFollower:
         """The image has applied changes."""
         if changes.is_complete:
             self._rights.clear()
+            self._decoded.clear()
         elif all(resource_type is not STORED_AS for resource_type, _ in changes.configs):
             return
         self._replace(changes.configs)
@@ -62,4 +61,13 @@ class AclFollower:
     def _replace(self, configs: Mapping[tuple[ConfigResourceType, str], Mapping[str, str]]) -> None:
         for (resource_type, name), stored in configs.items():
             if resource_type is STORED_AS:
-                self._rights.replace(pattern_of(name), entries_of(stored))
+                pattern = pattern_of(name)
+                self._rights.replace(pattern, self._entries(pattern, stored))
+
+    def _entries(self, pattern: AclPattern, stored: Iterable[str]) -> Sequence[AclEntry]:
+        """The entries of a pattern; one more does not have all of them read again."""
+        known = self._decoded.pop(pattern, {})
+        entries = {key: known.get(key) or entry_of(key) for key in stored}
+        if len(entries) >= _MANY:
+            self._decoded[pattern] = entries
+        return list(entries.values())
