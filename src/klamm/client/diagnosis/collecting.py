@@ -79,7 +79,7 @@ def snapshots(
         stable=stable,
         ended_at_start=begin_at(admin, ends, since_ms) if ends else {},
         transactions=transactions,
-        unread_ms=unread_since(reader, waiting, min(timeout, 2.0)),
+        unread_ms=unread_since(reader, waiting, ends, min(timeout, 2.0)),
         history=_history(admin, reader, groups, since_ms, timeout),
         events=_events(admin, reader, since_ms, timeout),
         retention_ms=_retention_ms(admin, groups),

@@ -3,41 +3,48 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from time import monotonic
 from typing import Final
 
 from klamm.client.consumer.consumer import Consumer
 from klamm.protocol.types import TopicPartition
 
-MAX_PLACES: Final = 500  # more are not looked at: the answer is to come within seconds
+MAX_PLACES: Final = 5_000  # more are not looked at: the answer is to come within seconds
+_NEAR: Final = 1_000  # records between two places: fewer are read, more are skipped
 
 
 def unread_since(
-    reader: Consumer, places: Iterable[tuple[TopicPartition, int]], timeout: float
+    reader: Consumer,
+    places: Iterable[tuple[TopicPartition, int]],
+    ends: Mapping[TopicPartition, int],
+    timeout: float,
 ) -> dict[TopicPartition, dict[int, int]]:
     """For each partition the timestamp of the first record at or after an offset, by that offset.
 
-    What does not come in time is left out.
+    Each partition is read once, however many places of it are wanted. What does not come in time is left out.
     """
-    found: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
     until = monotonic() + timeout
-    waiting = sorted(places)[:MAX_PLACES]
-    while waiting and monotonic() < until:
-        # Several groups may stand at different offsets of one partition: one of each at a time.
-        chosen: dict[TopicPartition, int] = {}
-        for key, offset in waiting:
-            chosen.setdefault(key, offset)
-        reader.assign(list(chosen))
-        for key, offset in chosen.items():
-            reader.seek(key, offset)
-        missing = dict(chosen)
-        while missing and (left := until - monotonic()) > 0:
-            for record in reader.poll(left):
-                key = TopicPartition(record.topic, record.partition)
-                if key in missing and record.offset >= missing[key]:
-                    found[key][missing.pop(key)] = record.timestamp_ms
-            reader.pause(*(key for key in chosen if key not in missing))
-        waiting = [place for place in waiting if chosen.get(place[0]) != place[1]]
+    wanted: dict[TopicPartition, list[int]] = {}  # the last first
+    for key, offset in reversed(sorted(places)[:MAX_PLACES]):
+        wanted.setdefault(key, []).append(offset)
+    found: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
+    reader.assign(list(wanted))
+    for key, offsets in wanted.items():
+        reader.seek(key, offsets[-1])
+    while wanted and (left := until - monotonic()) > 0:
+        for record in reader.poll(left):
+            key = TopicPartition(record.topic, record.partition)
+            offsets = wanted.get(key, [])
+            while offsets and offsets[-1] <= record.offset:
+                found[key][offsets.pop()] = record.timestamp_ms
+        for key in list(wanted):
+            offsets, position = wanted[key], reader.position(key)
+            # At an end there may be markers, which are no records.
+            if not offsets or (position is not None and position >= ends.get(key, position)):
+                del wanted[key]
+                reader.pause(key)
+            elif position is not None and offsets[-1] > position + _NEAR:
+                reader.seek(key, offsets[-1])
     reader.unsubscribe()
     return dict(found)
