@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from klamm.broker.cluster.internal_topics import BY_KEY_TYPE, GROUPS
+from typing import TypeAlias
+
+from klamm.broker.cluster.internal_topics import BY_KEY_TYPE, GROUPS, CoordinatorRow
 from klamm.broker.cluster.leadership import LeadershipView
 from klamm.broker.net.context import RequestContext
 from klamm.broker.services import Services
@@ -13,16 +15,22 @@ from klamm.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
+# Of this request: many keys are on few partitions.
+_Leaders: TypeAlias = dict[int, tuple[int, str, int] | None]
+
 
 def handle(
     services: Services, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     """The coordinator of each key; a missing internal topic is created after the response."""
+    leaders: _Leaders = {}
     if request.is_batched:
         return FindCoordinatorResponse(
-            coordinators=[_find(services, context, key, request.key_type) for key in request.coordinator_keys]
+            coordinators=[
+                _find(services, context, key, request.key_type, leaders) for key in request.coordinator_keys
+            ]
         )
-    found = _find(services, context, request.key, request.key_type)
+    found = _find(services, context, request.key, request.key_type, leaders)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message or "NONE",
@@ -32,8 +40,10 @@ def handle(
     )
 
 
-def _find(services: Services, context: RequestContext, key: str, key_type: int) -> Coordinator:
-    found = _coordinator(services, context, key, key_type)
+def _find(
+    services: Services, context: RequestContext, key: str, key_type: int, leaders: _Leaders
+) -> Coordinator:
+    found = _coordinator(services, context, key, key_type, leaders)
     tracing = services.groups.tracing
     if tracing is not None and BY_KEY_TYPE.get(key_type) is GROUPS:
         tracing.found_coordinator(
@@ -42,22 +52,33 @@ def _find(services: Services, context: RequestContext, key: str, key_type: int) 
     return found
 
 
-def _coordinator(services: Services, context: RequestContext, key: str, key_type: int) -> Coordinator:
+def _coordinator(
+    services: Services, context: RequestContext, key: str, key_type: int, leaders: _Leaders
+) -> Coordinator:
     row = BY_KEY_TYPE.get(key_type)
     if row is None:
         return _refused(key, ErrorCode.invalid_request, f"There is no coordinator of type {key_type}.")
-    host = services.coordinator(row)
-    topic = row.topic
-    partition = services.image.partition(topic, host.coordinator.partition_for(key))
+    number = services.coordinator(row).coordinator.partition_for(key)
+    if number not in leaders:
+        leaders[number] = _leader(services, context, row, number)
+    leader = leaders[number]
+    if leader is None:
+        return _refused(key, ErrorCode.coordinator_not_available)
+    return Coordinator(key, *leader, error_message="")
+
+
+def _leader(
+    services: Services, context: RequestContext, row: CoordinatorRow, number: int
+) -> tuple[int, str, int] | None:
+    """The broker that leads a partition of the internal topic, and where; none if nobody can serve it."""
+    partition = services.image.partition(row.topic, number)
     if partition is None:
-        host.topic.create()
-        return _refused(key, ErrorCode.coordinator_not_available)
+        services.coordinator(row).topic.create()
+        return None
     view = LeadershipView(services.image, services.partitions, context.listener)
-    leader_id = view.of(topic, partition).leader_id  # none when its log cannot be read
+    leader_id = view.of(row.topic, partition).leader_id  # none when its log cannot be read
     address = services.image.address(leader_id, context.listener)
-    if address is None:
-        return _refused(key, ErrorCode.coordinator_not_available)
-    return Coordinator(key, leader_id, *address, error_message="")
+    return None if address is None else (leader_id, *address)
 
 
 def _refused(

@@ -110,6 +110,7 @@ class Groups(CoordinatorHost[GroupCoordinator]):
                 topics=_Topics(services),
                 host=host,
                 loading_patience_ms=LOADING_PATIENCE_MS,
+                soon=services.loop.call_soon,
                 consumer_settings=GroupSettingsSource(services),
                 is_consumer_enabled=lambda: services.image.features.levels.get(GROUP_VERSION, 0) > 0,
             ),

@@ -85,6 +85,7 @@ class Transactions(CoordinatorHost[TransactionCoordinator]):
                 version=lambda: services.image.transaction_version,
                 host=host,
                 loading_patience_ms=LOADING_PATIENCE_MS,
+                soon=services.loop.call_soon,
             ),
             events=services.events,
             grace_ms=services.grace_ms,

@@ -70,12 +70,14 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
         host: ShardHost,
         make_machine: Callable[[GroupConfig], GroupMachine] = GroupMachine,
         loading_patience_ms: int = 0,
+        soon: Callable[[Callable[[], None]], object] | None = None,
         assignors: Mapping[str, GroupAssignor] | None = None,
         consumer_settings: Callable[[str], ConsumerGroupSettings] | None = None,
         is_consumer_enabled: Callable[[], bool] = lambda: True,
     ) -> None:
         """`assignors` by the names that members ask for, the first as default; none: the built-in ones.
 
+        `soon` calls something in the next turn of a loop: a request about many groups takes several turns.
         `consumer_settings` are those of a group by its id; none: those of `config`, for all groups.
         """
         super().__init__(
@@ -86,6 +88,7 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
             host=host,
             patience_ms=config.offsets_commit_timeout_ms,
             loading_patience_ms=loading_patience_ms,
+            soon=soon,
         )
         self._topics = topics
         self._config = config
@@ -262,13 +265,20 @@ class GroupCoordinator(ShardedCoordinator[GroupRecord, Note]):
     def _describe_consumers(self, request: ConsumerGroupDescribeRequest, context: Context) -> None:
         parts = [(group_id, ConsumerGroupDescribeRequest((group_id,))) for group_id in request.group_ids]
         contexts = self._parts(context, len(parts), _merge_described_consumers)
-        for (group_id, part), part_context in zip(parts, contexts, strict=True):
-            if not self._is_consumer_enabled():
-                self._refuse(part, ErrorCode.unsupported_version, part_context)
-            elif not group_id:
-                self._refuse(part, ErrorCode.invalid_group_id, part_context)
-            else:
-                self._to_shard(group_id, part, part_context)
+        self._in_turns(
+            partial(self._describe_consumer, group_id, part, part_context)
+            for (group_id, part), part_context in zip(parts, contexts, strict=True)
+        )
+
+    def _describe_consumer(
+        self, group_id: str, request: ConsumerGroupDescribeRequest, context: Context
+    ) -> None:
+        if not self._is_consumer_enabled():
+            self._refuse(request, ErrorCode.unsupported_version, context)
+        elif not group_id:
+            self._refuse(request, ErrorCode.invalid_group_id, context)
+        else:
+            self._to_shard(group_id, request, context)
 
     def _delete(self, request: DeleteGroupsRequest, context: Context) -> None:
         names = dict.fromkeys(request.groups_names)  # duplicates are answered once

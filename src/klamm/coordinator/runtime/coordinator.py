@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from klamm.coordinator.runtime.gathering import Gathering, Part
 from klamm.coordinator.runtime.machine import Machine
@@ -14,6 +15,9 @@ from klamm.coordinator.runtime.shard_host import ShardHost
 from klamm.coordinator.runtime.shards import Shards
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.placement import Places
+
+# Of a request about many keys, how many are decided in one turn of the loop: requests of others come between.
+AT_ONCE: Final = 5
 
 Record = TypeVar("Record")
 Note = TypeVar("Note")
@@ -32,8 +36,11 @@ class ShardedCoordinator(Generic[Record, Note]):
         host: ShardHost,
         patience_ms: int | None = None,
         loading_patience_ms: int = 0,
+        soon: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
+        """`soon` calls something in the next turn of a loop; without it everything is decided at once."""
         self._send = host.send
+        self._soon = soon
         self._error_response = error_response
         self.shards: Shards[Record, Note] = Shards(
             topic,
@@ -57,7 +64,9 @@ class ShardedCoordinator(Generic[Record, Note]):
 
     def _to_shard(self, key: str, request: object, context: Context) -> None:
         """Hand a request to the shard of a group or a transactional id."""
-        partition = self.partition_for(key)
+        self._to_partition(self.partition_for(key), request, context)
+
+    def _to_partition(self, partition: int, request: object, context: Context) -> None:
         shard = self.shards.by_partition.get(partition)
         if shard is not None and shard.status is ACTIVE:
             shard.handle(request, context)
@@ -83,20 +92,38 @@ class ShardedCoordinator(Generic[Record, Note]):
     ) -> None:
         """Hand requests to the shards of their keys, and send one response made of all."""
         contexts = self._parts(context, len(parts), merge)
-        for (key, request), part in zip(parts, contexts, strict=True):
-            self._to_shard(key, request, part)
+        self._in_turns(
+            partial(self._to_shard, key, request, part)
+            for (key, request), part in zip(parts, contexts, strict=True)
+        )
 
     def _to_all_shards(
         self, request: object, merge: Callable[[Sequence[Any]], object], context: Context
     ) -> None:
         """Hand a request to every shard that is active or will be, and send one response made of all."""
-        handlers = [
-            shard.handle if shard.status is ACTIVE else shard.handle_when_loaded
-            for shard in self.shards
+        partitions = [
+            partition
+            for partition, shard in self.shards.by_partition.items()
             if shard.status in (ACTIVE, ShardStatus.LOADING)
         ]
-        for handle, part in zip(handlers, self._parts(context, len(handlers), merge), strict=True):
-            handle(request, part)
+        contexts = self._parts(context, len(partitions), merge)
+        self._in_turns(
+            (
+                partial(self._to_partition, partition, request, part)
+                for partition, part in zip(partitions, contexts, strict=True)
+            ),
+            at_once=1,  # which may have many keys
+        )
+
+    def _in_turns(self, decisions: Iterable[Callable[[], None]], at_once: int = AT_ONCE) -> None:
+        """Some now, the others in later turns of the loop."""
+        left = deque(decisions)
+        while left:
+            for _ in range(min(at_once, len(left))):
+                left.popleft()()
+            if left and self._soon is not None:
+                self._soon(partial(self._in_turns, left, at_once))
+                return
 
     def _parts(
         self, context: Context, count: int, merge: Callable[[Sequence[Any]], object]

@@ -75,6 +75,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionRecord, Note]):
             TransactionMachine
         ),
         loading_patience_ms: int = 0,
+        soon: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         super().__init__(
             TRANSACTIONS_TOPIC,
@@ -83,6 +84,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionRecord, Note]):
             error_response=error_response,
             host=host,
             loading_patience_ms=loading_patience_ms,
+            soon=soon,
         )
         self._config = config
         self._topics = topics
@@ -223,12 +225,17 @@ class TransactionCoordinator(ShardedCoordinator[TransactionRecord, Note]):
     def _describe(self, request: DescribeTransactionsRequest, context: Context) -> None:
         names = request.transactional_ids
         contexts = self._parts(context, len(names), _merge_described)
-        for name, part_context in zip(names, contexts, strict=True):
-            part = DescribeTransactionsRequest(transactional_ids=(name,))
-            if not name:
-                self._refuse(part, ErrorCode.invalid_request, part_context)
-            else:
-                self._to_shard(name, part, part_context)
+        self._in_turns(
+            partial(self._describe_one, name, part_context)
+            for name, part_context in zip(names, contexts, strict=True)
+        )
+
+    def _describe_one(self, name: str, context: Context) -> None:
+        request = DescribeTransactionsRequest(transactional_ids=(name,))
+        if not name:
+            self._refuse(request, ErrorCode.invalid_request, context)
+        else:
+            self._to_shard(name, request, context)
 
     def _list(self, request: ListTransactionsRequest, context: Context) -> None:
         error_code = self._list_refusal(request)
