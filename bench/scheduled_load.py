@@ -15,7 +15,7 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,45 +66,52 @@ def scheduled_produce(
 
     And how much too late they were sent, which is part of that.
     """
-    schedule = _Schedule(address, topic, connections, per_second, count)
+    now_ms = int(time.time() * 1000)
+    requests = [
+        [produce_request(topic, partition, value_bytes=RECORD_BYTES, now_ms=now_ms)]
+        for partition in range(connections)
+    ]
+    schedule = Schedule(address, requests, per_second)
     with no_garbage_collection():
-        took_s = schedule.run()
+        took_s = schedule.run(lambda sent: sent < count)
+    schedule.close()
     return Distribution.of(took_s), Distribution.of(schedule.late_s)
 
 
-class _Schedule:
-    """Requests at fixed instants."""
+class Schedule:
+    """Requests at fixed instants, in turn on connections that have some each."""
 
     def __init__(
-        self, address: tuple[str, int], topic: str, connections: int, per_second: int, count: int
+        self, address: tuple[str, int], requests: Sequence[Sequence[bytes]], per_second: int
     ) -> None:
-        now_ms = int(time.time() * 1000)
-        self._sockets = [connect(address) for _ in range(connections)]
-        self._requests = [
-            produce_request(topic, partition, value_bytes=RECORD_BYTES, now_ms=now_ms)
-            for partition in range(connections)
-        ]
+        self._sockets = [connect(address) for _ in requests]
+        self._requests = requests
         self._interval_s = 1 / per_second
-        self._count = count
         self._due: dict[socket.socket, deque[float]] = {each: deque() for each in self._sockets}
         self._received = {each: bytearray() for each in self._sockets}
+        self._sent = 0
         self.late_s: list[float] = []  # how much too late each was sent
 
-    def run(self) -> list[float]:
-        """Seconds of each request, from the instant at which it was due."""
+    def close(self) -> None:
+        for each in self._sockets:
+            each.close()
+
+    def run(self, goes_on: Callable[[int], bool]) -> list[float]:
+        """Send as long as that says so, told how many are sent, and wait for the answers.
+
+        Seconds of each request, from the instant at which it was due.
+        """
         took_s: list[float] = []
         first_due = time.perf_counter() + 0.05
         sent = 0
-        while len(took_s) < self._count:
+        while (is_sending := goes_on(sent)) or len(took_s) < sent:
             wait_s = 30.0
-            if sent < self._count:
+            if is_sending:
                 due = first_due + sent * self._interval_s
                 wait_s = due - time.perf_counter()
                 if wait_s <= 0:
                     self.late_s.append(-wait_s)
-                    number = sent % len(self._sockets)
-                    self._due[self._sockets[number]].append(due)
-                    self._sockets[number].sendall(self._requests[number])
+                    self._send(due)
                     sent += 1
                     wait_s = 0
             readable, _, _ = select.select(self._sockets, (), (), wait_s)
@@ -114,9 +121,14 @@ class _Schedule:
             for each in readable:
                 for _ in range(self._answers(each)):
                     took_s.append(now - self._due[each].popleft())
-        for each in self._sockets:
-            each.close()
         return took_s
+
+    def _send(self, due: float) -> None:
+        turn, number = divmod(self._sent, len(self._sockets))
+        self._sent += 1
+        requests = self._requests[number]
+        self._due[self._sockets[number]].append(due)
+        self._sockets[number].sendall(requests[turn % len(requests)])
 
     def _answers(self, connection: socket.socket) -> int:
         """Take what has arrived; how many answers are complete now."""

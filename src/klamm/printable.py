@@ -20,7 +20,7 @@ def printable(text: str, most: int = MOST_CHARACTERS) -> str:
 
 def printable_lines(text: str) -> str:
     """The same of a text that may have lines and tabs, without a limit."""
-    if text.isprintable():
+    if text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(each if each in "\n\t" else _shown(each) for each in text)
 

@@ -90,6 +90,9 @@ def print_finding(finding: Finding) -> None:
 
 def _wrapped(text: str, head: str) -> None:
     """A paragraph. Ids and commands are copied from here: they are not broken."""
+    if len(head) + len(text) <= WIDTH:
+        echo(head + text)  # as most are, of ten thousand groups
+        return
     echo_lines(
         textwrap.fill(
             text,

@@ -48,13 +48,15 @@ def survey(
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """While a hundred thousand rows are made: the collector, which looks at them again and again, is half
-    of the time.
+    """While a hundred thousand rows are made, and afterwards for these: the collector, which looks at them
+    again and again, is half of the time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
+    gc.unfreeze()  # those of the last time
     try:
         yield
     finally:
+        gc.freeze()
         if was_enabled:
             gc.enable()

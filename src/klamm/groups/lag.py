@@ -8,7 +8,7 @@ not go on there, but where auto.offset.reset sends them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from klamm.protocol.types import TopicPartition
@@ -64,10 +64,20 @@ class PartitionLag:
     log: LogRange | None
     owner: str | None  # the id of a member; None: nobody reads this partition
     is_decision: bool = False
+    status: LagStatus = field(init=False)  # whether the lag is known, and why it is not
+    # The records between the committed offset and the end; None if it is not known, or is none.
+    lag: int | None = field(init=False)
 
-    @property
-    def status(self) -> LagStatus:
-        """Whether the lag is known, and why it is not."""
+    def __post_init__(self) -> None:
+        # Once: the rules of a diagnosis look at both again and again.
+        status = self._status()
+        lag = None
+        if status is LagStatus.KNOWN and self.log is not None:
+            lag = 0 if self.committed is None else self.log.end - self.committed
+        object.__setattr__(self, "status", status)
+        object.__setattr__(self, "lag", lag)
+
+    def _status(self) -> LagStatus:
         if self.is_decision:
             return LagStatus.SINK
         if self.log is None:
@@ -86,13 +96,6 @@ class PartitionLag:
     def is_out_of_range(self) -> bool:
         """Whether the committed offset is outside of the log."""
         return self.status in (LagStatus.BEFORE_START, LagStatus.BEYOND_END)
-
-    @property
-    def lag(self) -> int | None:
-        """The records between the committed offset and the end; None if it is not known, or is none."""
-        if self.status is not LagStatus.KNOWN or self.log is None:
-            return None
-        return 0 if self.committed is None else self.log.end - self.committed
 
     @property
     def lag_limit(self) -> int | None:
