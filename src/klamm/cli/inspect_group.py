@@ -6,22 +6,18 @@ from typing import Annotated, Any
 
 import typer
 
+from klamm.cli import inside
 from klamm.cli.cluster import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT,
     AsJson,
     Bootstrap,
     Timeout,
-    an_admin,
-    print_json,
     print_table,
 )
 from klamm.cli.completion import complete_groups
-from klamm.cli.failures import fail
 from klamm.cli.output import echo
-from klamm.client.diagnosis.coordinators import partition_of
 from klamm.client.diagnosis.history import OFFSETS_TOPIC
-from klamm.errors import UnsupportedVersionError
 from klamm.groups.causes import why
 from klamm.groups.diagnosis.words import duration
 from klamm.groups.story import clock_time
@@ -38,32 +34,23 @@ def inspect(
     """Show what the coordinator knows of a living group, as Kafka's GroupMetadata and MemberMetadata have it.
 
     Its phase and since when, generation, leader, votes per assignor, members with their subscriptions and
-    deadlines, who is parked in JoinGroup or SyncGroup, ids that are not used yet, pending offsets. It changes
-    nothing. Only klamm's broker shows it.
+    deadlines, who is parked in JoinGroup or SyncGroup, ids that are not used yet, pending offsets. Of a
+    consumer group (KIP-848) its epochs, and what each member has, still has to give up and gets, and until
+    when. It changes nothing. Only klamm's broker shows it.
 
     \b
       klamm groups inspect billing
       klamm groups inspect billing --json
     """
-    with an_admin(bootstrap, timeout) as admin:
-        try:
-            found = admin.inspect_groups([group]).unwrap()[group]
-        except UnsupportedVersionError:
-            fail(
-                f"{bootstrap} does not show the inside of groups: only klamm's broker does; "
-                f"`klamm groups describe {group}` works with any"
-            )
-        found["log"] = partition_of(admin, OFFSETS_TOPIC, group)
-    if as_json:
-        print_json(found)
-    else:
-        _print(found)
+    inside.inspect(_GROUPS, group, bootstrap, timeout, as_json=as_json)
 
 
 def _print(found: dict[str, Any]) -> None:
     echo(f"{found['group']}: {found['type']} group, {found['state']}{_since(found)}")
-    echo(f"  coordinator {found['coordinator']}, log {found['log'] or 'not known'}")
+    inside.echo_coordinator(found)
     parts = [f"generation {found['generation']}"]
+    if "target_epoch" in found:
+        parts = _epochs(found)
     if "leader" in found:
         votes = ", ".join(f"{name}: {number}" for name, number in found["votes"].items())
         parts += [
@@ -77,7 +64,10 @@ def _print(found: dict[str, Any]) -> None:
         echo(f"  id not used yet: {item['member_id']}, {_left(item['left_ms'])}")
     if found.get("members"):
         echo()
-        print_table(_MEMBER_COLUMNS, [_member_row(item) for item in found["members"]])
+        if "target_epoch" in found:
+            print_table(_CONSUMER_COLUMNS, [_consumer_row(item) for item in found["members"]])
+        else:
+            print_table(_MEMBER_COLUMNS, [_member_row(item) for item in found["members"]])
     if found["offsets"]:
         echo()
         print_table(_OFFSET_COLUMNS, [_offset_row(item) for item in found["offsets"]])
@@ -101,6 +91,20 @@ _MEMBER_COLUMNS = (
     "offers",
     "topics",
     "assigned",
+)
+_CONSUMER_COLUMNS = (
+    "member",
+    "instance",
+    "host",
+    "protocol",
+    "epoch",
+    "silent",
+    "session ends in",
+    "rebalance timeout",
+    "topics",
+    "assigned",
+    "to give up",
+    "to get",
 )
 _OFFSET_COLUMNS = ("topic", "partition", "offset", "leader epoch", "committed", "expires", "metadata")
 
@@ -131,10 +135,44 @@ def _print_rebalance(found: dict[str, Any]) -> None:
         echo(f"  initial delay: {_left(delay['left_ms'])}, may be extended by {more}")
 
 
-def _member_row(item: dict[str, Any]) -> tuple[object, ...]:
-    def time(name: str) -> str:
-        return "-" if item[name] is None else duration(item[name])
+def _epochs(found: dict[str, Any]) -> list[str]:
+    """Of a consumer group."""
+    parts = [f"epoch {found['epoch']}", f"target of epoch {found['target_epoch']}"]
+    if found["is_computing"]:
+        parts.append("its target is being computed")
+    elif found["epoch"] > found["target_epoch"]:
+        parts.append("a target is computed with the next heartbeat")
+    return [*parts, f"assignor {found['assignor']}"]
 
+
+def _consumer_row(item: dict[str, Any]) -> tuple[object, ...]:
+    """The last columns are empty when it has what it should have."""
+    gives = " ".join(item["to_give_up"])
+    for name, what in (("give_up", "given up"), ("rejoin", "to join again"), ("sync", "to sync")):
+        if (deadline_ms := item[f"{name}_left_ms"]) is not None:
+            gives += f" ({what} within {duration(deadline_ms)})"
+    awaited = [f"{each['partition']} (of {each['owner'] or 'nobody'})" for each in item["to_get"]]
+    return (
+        item["member_id"] + (" (away)" if item["is_away"] else ""),
+        item["instance_id"] or "-",
+        item["client_host"],
+        item["protocol"],
+        item["epoch"],
+        _time(item, "silent_ms"),
+        _time(item, "session_left_ms"),
+        _time(item, "rebalance_timeout_ms"),
+        ",".join([*item["topics"], *([f"/{item['regex']}/"] if item["regex"] else [])]) or "-",
+        " ".join(item["assigned"]) or "nothing",
+        gives.strip() or "-",
+        " ".join(awaited) or "-",
+    )
+
+
+def _time(item: dict[str, Any], name: str) -> str:
+    return "-" if item[name] is None or item[name] < 0 else duration(item[name])
+
+
+def _member_row(item: dict[str, Any]) -> tuple[object, ...]:
     offered = item["protocols"]
     topics = offered[0].get("topics") if offered else None
     return (
@@ -142,10 +180,10 @@ def _member_row(item: dict[str, Any]) -> tuple[object, ...]:
         item["instance_id"] or "-",
         item["client_host"],
         item["parked"] or "-",
-        time("parked_ms"),
-        time("silent_ms"),
-        time("session_left_ms"),
-        time("rebalance_timeout_ms"),
+        _time(item, "parked_ms"),
+        _time(item, "silent_ms"),
+        _time(item, "session_left_ms"),
+        _time(item, "rebalance_timeout_ms"),
         ",".join(each["name"] for each in offered),
         "-" if topics is None else ",".join(topics),
         "-" if item["assignment"] is None else " ".join(item["assignment"]) or "nothing",
@@ -163,3 +201,12 @@ def _offset_row(item: dict[str, Any]) -> tuple[object, ...]:
         "-" if expires_ms is None else clock_time(expires_ms),
         item["metadata"] or "-",
     )
+
+
+_GROUPS = inside.Inspected(
+    "groups",
+    OFFSETS_TOPIC,
+    lambda admin, key: admin.inspect_groups([key], raise_errors=False),
+    "klamm groups describe",
+    _print,
+)

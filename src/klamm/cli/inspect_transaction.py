@@ -6,23 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
+from klamm.cli import inside
 from klamm.cli.cluster import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT,
     AsJson,
     Bootstrap,
     Timeout,
-    an_admin,
-    print_json,
     print_table,
 )
-from klamm.cli.failures import fail
 from klamm.cli.output import echo
-from klamm.client.diagnosis.coordinators import partition_of
-from klamm.errors import UnsupportedVersionError
 from klamm.groups.diagnosis.words import duration
-
-_TOPIC = "__transaction_state"
 
 
 def inspect(
@@ -41,28 +35,12 @@ def inspect(
       klamm txns inspect orders-1
       klamm txns inspect orders-1 --json
     """
-    with an_admin(bootstrap, timeout) as admin:
-        try:
-            found = (
-                admin._operations._inspect_transactions([transactional_id])
-                .result()
-                .unwrap()[transactional_id]
-            )
-        except UnsupportedVersionError:
-            fail(
-                f"{bootstrap} does not show the inside of transactions: only klamm's broker does; "
-                f"`klamm txns describe {transactional_id}` works with any"
-            )
-        found["log"] = partition_of(admin, _TOPIC, transactional_id)
-    if as_json:
-        print_json(found)
-    else:
-        _print(found)
+    inside.inspect(_TRANSACTIONS, transactional_id, bootstrap, timeout, as_json=as_json)
 
 
 def _print(found: dict[str, Any]) -> None:
     echo(f"{found['transactional_id']}: {found['state']} for {duration(found['state_since_ms'])}")
-    echo(f"  coordinator {found['coordinator']}, log {found['log'] or 'not known'}")
+    inside.echo_coordinator(found)
     last = "-" if found["last_epoch"] is None else found["last_epoch"]
     echo(f"  producer {found['producer_id']}, epoch {found['producer_epoch']}, epoch before {last}")
     client = "not known" if found["client_id"] is None else f"{found['client_id']} at {found['client_host']}"
@@ -80,3 +58,12 @@ def _print(found: dict[str, Any]) -> None:
         missing = set(found["awaiting_marker"])
         rows = [(each, "waits for its marker" if each in missing else "") for each in found["partitions"]]
         print_table(("partition", "marker"), rows)
+
+
+_TRANSACTIONS = inside.Inspected(
+    "transactions",
+    "__transaction_state",
+    lambda admin, key: admin._operations._inspect_transactions([key]).result(),
+    "klamm txns describe",
+    _print,
+)

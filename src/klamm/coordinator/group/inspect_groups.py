@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from klamm.coordinator.group.classic.membership import ClassicMembership, Member, classic_membership
 from klamm.coordinator.group.classic.phases import Phase
+from klamm.coordinator.group.consumer.inspecting import inside_of_consumer_group
+from klamm.coordinator.group.consumer.membership import consumer_membership
 from klamm.coordinator.group.outcomes import GroupOutcome, reply
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context
-from klamm.coordinator.runtime.timers import Timer
+from klamm.coordinator.runtime.timers import left_ms
 from klamm.protocol.consumer_protocol import decode_assignment, decode_subscription
 from klamm.protocol.errors import DecodeError, ErrorCode
 from klamm.protocol.messages.inspect_groups import (
@@ -47,7 +49,7 @@ def inspect_groups(state: GroupState, request: InspectGroupsRequest, context: Co
 
 def _inside(state: GroupState, group: Group, context: Context) -> dict[str, Any]:
     membership = group.membership
-    live = classic_membership(group)
+    live, consumers = classic_membership(group), consumer_membership(group)
     return {
         "group": group.group_id,
         "type": membership.group_type,
@@ -55,6 +57,7 @@ def _inside(state: GroupState, group: Group, context: Context) -> dict[str, Any]
         "generation": membership.generation,
         "member_count": membership.member_count,
         **({} if live is None else _members(live, context)),
+        **({} if consumers is None else inside_of_consumer_group(state, consumers, context)),
         "offsets": _offsets(group),
         "pending_offsets": _pending(group),
         "topics_not_durable": sum(each.end_offset > state.durable_offset for each in group.staged),
@@ -77,7 +80,7 @@ def _members(live: ClassicMembership, context: Context) -> dict[str, Any]:
         "members": [_member(live, member, now_ms) for member in live.members.values()],
         "static_members": dict(live.static_members),
         "pending_ids": [
-            {"member_id": member.member_id, "left_ms": _left_ms(member, now_ms)}
+            {"member_id": member.member_id, "left_ms": left_ms(member, now_ms)}
             for member in live.pending.values()
         ],
         "awaiting_join": live.awaiting_join,
@@ -86,7 +89,7 @@ def _members(live: ClassicMembership, context: Context) -> dict[str, Any]:
         "initial_delay": None
         if live.initial_delay is None
         else {
-            "left_ms": _left_ms(live.join_timer, now_ms),
+            "left_ms": left_ms(live.join_timer, now_ms),
             "may_be_extended_by_ms": live.initial_delay.remaining_ms,
         },
     }
@@ -109,27 +112,17 @@ def _member(live: ClassicMembership, member: Member, now_ms: int) -> dict[str, A
         "parked_ms": max(0, now_ms - member.parked_at_ms) if is_parked else None,
         "silent_ms": None if is_parked else _silent_ms(member, now_ms),
         "session_timeout_ms": member.session_timeout_ms,
-        "session_left_ms": None if is_parked else _left_ms(member, now_ms),
+        "session_left_ms": None if is_parked else left_ms(member, now_ms),
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "protocols": [_protocol(live, offered) for offered in member.protocols],
         "assignment": _assignment(live, member.assignment),
     }
 
 
-def _left_ms(timer: Timer, now_ms: int) -> int | None:
-    """What is left until it is due; None if it does not run."""
-    if timer.due_at_ms is None:
-        return None
-    due_at_ms = timer.due_at_ms
-    if timer.renewed_at_ms is not None:
-        due_at_ms = timer.renewed_at_ms + timer.period_ms
-    return max(0, due_at_ms - now_ms)
-
-
 def _silent_ms(member: Member, now_ms: int) -> int | None:
     """Since the last request that kept its session alive."""
-    left_ms = _left_ms(member, now_ms)
-    return None if left_ms is None else max(0, member.session_timeout_ms - left_ms)
+    remaining_ms = left_ms(member, now_ms)
+    return None if remaining_ms is None else max(0, member.session_timeout_ms - remaining_ms)
 
 
 def _protocol(live: ClassicMembership, offered: JoinGroupRequestProtocol) -> dict[str, Any]:
@@ -178,7 +171,7 @@ def _rebalance(live: ClassicMembership, now_ms: int) -> dict[str, Any] | None:
         "generation_before": found.generation_before,
         "started_ms": max(0, now_ms - found.started_at_ms),
         "joined_ms": None if found.joined_at_ms is None else max(0, now_ms - found.joined_at_ms),
-        "left_ms": _left_ms(timer, now_ms),
+        "left_ms": left_ms(timer, now_ms),
         "dropped": list(found.dropped),
     }
 

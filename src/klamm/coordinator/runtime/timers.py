@@ -33,6 +33,14 @@ class Timer(Fields):
 TimerChange: TypeAlias = tuple[Timer, int | None]  # arm it for this instant, or disarm it with None
 
 
+def left_ms(timer: Timer, now_ms: int) -> int | None:
+    """What is left until it is due; None if it does not run."""
+    due_at_ms = timer.due_at_ms
+    if due_at_ms is not None and timer.renewed_at_ms is not None:
+        due_at_ms = timer.renewed_at_ms + timer.period_ms
+    return None if due_at_ms is None else max(0, due_at_ms - now_ms)
+
+
 class TimerQueue:
     """Which timers are due; all instants on one monotonic clock."""
 
