@@ -54,16 +54,8 @@ def test_a_consumer_group_shows_who_holds_what_up_through_every_broker(brokers: 
         # Given a member that does not poll, and another one that gets half of its partitions
         with consumer(brokers[1], "second", **settings) as second:
             second.poll(0.1)
-            found = wait_until(
-                lambda: next(
-                    (
-                        seen
-                        for seen in [json.loads(says(brokers[0], "billing", "--json"))]
-                        if any(member["give_up_left_ms"] is not None for member in seen["members"])
-                    ),
-                    None,
-                )
-            )
+            found = wait_until(lambda: reconciling(brokers[0]))
+            assert found
             for bootstrap in brokers:
                 shown = says(bootstrap, "billing")
                 assert "billing: consumer group, Reconciling" in shown
