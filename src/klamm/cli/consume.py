@@ -17,7 +17,7 @@ from klamm.cli.failures import FAILED, MISUSED, fail
 from klamm.cli.profiles import profile_settings
 from klamm.cli.record_format import FORMAT_HELP, KAFKA, Render, columns, formatted, json_line, unescaped
 from klamm.cli.start_points import StartPoint, parse_start, seek_all
-from klamm.client.consumer.consumer import Consumer
+from klamm.client.consumer.consumer import Consumer, MarkerReader
 from klamm.clock import SystemClock
 from klamm.errors import RecordDeserializationError
 from klamm.printable import printable_lines
@@ -86,7 +86,10 @@ def consume(
     as_json: Annotated[bool, typer.Option("--json", "-J", help="Print a line of JSON per record.")] = False,
     decode: Annotated[
         bool,
-        typer.Option("--decode", help="Print records of __consumer_offsets and __transaction_state decoded."),
+        typer.Option(
+            "--decode",
+            help="Print records of __consumer_offsets and __transaction_state decoded, and their markers.",
+        ),
     ] = False,
     text_format: Annotated[
         str | None,
@@ -151,6 +154,7 @@ def consume(
     try:
         start = None if offset is None else parse_start(offset, SystemClock())
         render: Render = json_line
+        reader = MarkerReader if decode else Consumer
         if decode or text_format == KAFKA:
             render = _of_internal_topics(topics, as_kafka=text_format == KAFKA)
         elif text_format is not None and not as_json:
@@ -178,7 +182,7 @@ def consume(
     if schema_registry is not None:
         settings["value.deserializer"] = _json_of(schema_registry)
     try:
-        with clear_errors(but=RecordDeserializationError), Consumer(settings) as consumer:
+        with clear_errors(but=RecordDeserializationError), reader(settings) as consumer:
             names = _existing(bootstrap, topics, DEFAULT_TIMEOUT if timeout is None else timeout)
             if group is not None:
                 _subscribe(consumer, topics, names)

@@ -7,22 +7,26 @@ import json
 from typing import Any, Final
 
 from klamm.cli.dump_records import decoder_for
+from klamm.client.consumer.markers import marker_of
 from klamm.client.consumer.record_json import text_or_base64
 from klamm.client.consumer.records import ConsumerRecord
-from klamm.coordinator.group import records as group_records
-from klamm.coordinator.group.remembered import (
-    GroupForgotten,
-    GroupRegistered,
-    OffsetCommitted,
-    OffsetForgotten,
-    RegisteredMember,
+from klamm.groups.coordinator_log import (
+    GROUP_KEY,
+    OFFSET_KEYS,
+    TRANSACTION_KEY,
+    LoggedMember,
+    LoggedTransaction,
+    Registration,
+    decode_group,
+    decode_offset,
+    decode_transaction,
+    group_key,
+    offset_key,
+    transaction_key,
 )
-from klamm.coordinator.transaction import records as transaction_records
-from klamm.coordinator.transaction.remembered import TransactionForgotten, TransactionStored
-from klamm.coordinator.transaction.states import State
 from klamm.printable import printable_json
 from klamm.protocol.errors import DecodeError
-from klamm.protocol.types import id_to_text
+from klamm.protocol.types import ZERO_ID, id_to_text
 
 INTERNAL: Final = ("__consumer_offsets", "__transaction_state")
 Json = dict[str, Any]
@@ -35,6 +39,12 @@ def decoded(record: ConsumerRecord) -> bytes:
         "log_offset": record.offset,
         "log_timestamp_ms": record.timestamp_ms,
     }
+    try:
+        marker = marker_of(record)
+    except DecodeError as error:
+        return _line({**fact, "record": "marker", "error": str(error)})
+    if marker is not None:
+        return _line({**fact, "record": "marker", **marker})
     decode = decoder_for(record.topic)
     content = {**text_or_base64("key", record.key), **text_or_base64("value", record.value)}
     if decode is None:
@@ -74,49 +84,48 @@ def _record(key_type: int, key: Json, value: bytes | None, data: Json | None) ->
 
 
 def _group_record(record: ConsumerRecord) -> Json | None:
-    key_type = int.from_bytes((record.key or b"")[:2], signed=True)
-    match group_records.decode_record(record.key, record.value):
-        case OffsetCommitted(group_id, topic, partition, committed):
-            assert record.value is not None
-            version = int.from_bytes(record.value[:2], signed=True)
-            data: Json = {"offset": committed.offset}
-            if version >= 3:
-                data["leaderEpoch"] = committed.leader_epoch
-            data |= {"metadata": committed.metadata, "commitTimestamp": committed.commit_timestamp_ms}
-            if version == 1:
-                data["expireTimestamp"] = committed.expire_timestamp_ms
-            if version >= 4:
-                data["topicId"] = id_to_text(committed.topic_id)
-            key = {"group": group_id, "topic": topic, "partition": partition}
-            return _record(key_type, key, record.value, data)
-        case OffsetForgotten(group_id, topic, partition):
-            key = {"group": group_id, "topic": topic, "partition": partition}
-            return _record(key_type, key, None, None)
-        case GroupRegistered() as group:
-            return _record(key_type, {"group": group.group_id}, record.value, _group(group, record.value))
-        case GroupForgotten(group_id):
-            return _record(key_type, {"group": group_id}, None, None)
-        case _:
-            return None
+    key, value = record.key or b"", record.value
+    key_type = int.from_bytes(key[:2], signed=True)
+    if key_type in OFFSET_KEYS:
+        group_id, topic, partition = offset_key(key)
+        named = {"group": group_id, "topic": topic, "partition": partition}
+        return _record(key_type, named, value, None if value is None else _offset(value))
+    if key_type == GROUP_KEY:
+        named = {"group": group_key(key)}
+        return _record(key_type, named, value, None if value is None else _group(decode_group(value)))
+    return None
 
 
-def _group(group: GroupRegistered, value: bytes | None) -> Json:
-    version = int.from_bytes((value or b"")[:2], signed=True)
+def _offset(value: bytes) -> Json:
+    found = decode_offset(value)
+    data: Json = {"offset": found.offset}
+    if found.value_version >= 3:
+        data["leaderEpoch"] = found.leader_epoch
+    data |= {"metadata": found.metadata, "commitTimestamp": found.commit_ms}
+    if found.value_version == 1:
+        data["expireTimestamp"] = found.expire_ms
+    if found.value_version >= 4:
+        data["topicId"] = id_to_text(found.topic_id or ZERO_ID)
+    return data
+
+
+def _group(group: Registration) -> Json:
+    version = group.value_version
     data: Json = {
         "protocolType": group.protocol_type,
         "generation": group.generation,
-        "protocol": group.protocol_name,
-        "leader": group.leader_id,
+        "protocol": group.protocol,
+        "leader": group.leader,
     }
     if version >= 2:
-        data["currentStateTimestamp"] = group.state_timestamp_ms
+        data["currentStateTimestamp"] = group.state_ms
     return {**data, "members": [_member(member, version) for member in group.members]}
 
 
-def _member(member: RegisteredMember, version: int) -> Json:
+def _member(member: LoggedMember, version: int) -> Json:
     data: Json = {"memberId": member.member_id}
     if version >= 3:
-        data["groupInstanceId"] = member.group_instance_id
+        data["groupInstanceId"] = member.instance_id
     data |= {"clientId": member.client_id, "clientHost": member.client_host}
     if version >= 1:
         data["rebalanceTimeout"] = member.rebalance_timeout_ms
@@ -129,18 +138,16 @@ def _member(member: RegisteredMember, version: int) -> Json:
 
 
 def _transaction_record(record: ConsumerRecord) -> Json | None:
-    match transaction_records.decode_record(record.key, record.value):
-        case TransactionStored() as stored:
-            return _record(
-                0, {"transactionalId": stored.transactional_id}, record.value, _transaction(stored)
-            )
-        case TransactionForgotten(transactional_id):
-            return _record(0, {"transactionalId": transactional_id}, None, None)
-        case _:
-            return None
+    key, value = record.key or b"", record.value
+    if int.from_bytes(key[:2], signed=True) != TRANSACTION_KEY:
+        return None
+    named = {"transactionalId": transaction_key(key)}
+    return _record(
+        TRANSACTION_KEY, named, value, None if value is None else _transaction(decode_transaction(value))
+    )
 
 
-def _transaction(stored: TransactionStored) -> Json:
+def _transaction(stored: LoggedTransaction) -> Json:
     """Fields that are their defaults are left out where the format leaves them out."""
     topics: dict[str, list[int]] = {}
     for topic, number in sorted(stored.partitions):
@@ -156,11 +163,11 @@ def _transaction(stored: TransactionStored) -> Json:
         data["nextProducerEpoch"] = stored.next_producer_epoch
     data |= {
         "transactionTimeoutMs": stored.timeout_ms,
-        "transactionStatus": int(stored.state),
-        "transactionPartitions": None if stored.state is State.EMPTY and not partitions else partitions,
-        "transactionLastUpdateTimestampMs": stored.updated_timestamp_ms,
-        "transactionStartTimestampMs": stored.started_timestamp_ms,
+        "transactionStatus": stored.status,
+        "transactionPartitions": None if stored.status == 0 and not partitions else partitions,
+        "transactionLastUpdateTimestampMs": stored.update_ms,
+        "transactionStartTimestampMs": stored.start_ms,
     }
-    if stored.client_version:
-        data["clientTransactionVersion"] = stored.client_version
+    if stored.client_transaction_version:
+        data["clientTransactionVersion"] = stored.client_transaction_version
     return data

@@ -6,34 +6,25 @@ kind, is shown as bytes with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeAlias
 
-from klamm.coordinator.group import records as group_records
-from klamm.coordinator.group.consumer.remembered import (
-    ConsumerCurrent,
-    ConsumerGroupEpoch,
-    ConsumerMember,
-    ConsumerRegex,
-    ConsumerTarget,
-    ConsumerTargetEpoch,
-    ConsumerTopicMetadata,
-    CurrentValue,
-    EpochValue,
-    MemberValue,
-    TargetEpochValue,
+from klamm.groups import consumer_log
+from klamm.groups.coordinator_log import (
+    GROUP_KEY,
+    OFFSET_KEYS,
+    TRANSACTION_KEY,
+    TYPES,
+    LoggedMember,
+    decode_group,
+    decode_offset,
+    decode_transaction,
+    group_key,
+    offset_key,
+    transaction_key,
 )
-from klamm.coordinator.group.remembered import (
-    GroupForgotten,
-    GroupRegistered,
-    OffsetCommitted,
-    OffsetForgotten,
-    RegisteredMember,
-)
-from klamm.coordinator.transaction import records as transaction_records
-from klamm.coordinator.transaction.remembered import TransactionForgotten, TransactionStored
-from klamm.protocol.consumer_protocol import decode_assignment, subscribed_topics
 from klamm.protocol.errors import DecodeError
+from klamm.protocol.primitives import Reader
 from klamm.protocol.types import ZERO_ID, id_to_text
 
 Fact: TypeAlias = dict[str, Any]
@@ -46,156 +37,176 @@ def decoder_for(topic: str) -> Decode | None:
     return _DECODERS.get(topic)
 
 
+def _key_type(key: bytes | None) -> int:
+    if key is None:
+        raise DecodeError("record without a key")
+    return Reader(key).int16()
+
+
 def _offsets_topic(key: bytes | None, value: bytes | None) -> Fact | None:
-    match group_records.decode_record(key, value):
-        case OffsetCommitted(group_id, topic, partition, committed):
-            fact: Fact = {
-                "record": "offset_commit",
-                "group": group_id,
-                "topic": topic,
-                "partition": partition,
-                "committed_offset": committed.offset,
-                "leader_epoch": committed.leader_epoch,
-                "metadata": committed.metadata,
-                "commit_timestamp_ms": committed.commit_timestamp_ms,
-            }
-            if committed.expire_timestamp_ms != -1:
-                fact["expire_timestamp_ms"] = committed.expire_timestamp_ms
-            if committed.topic_id != ZERO_ID:
-                fact["topic_id"] = id_to_text(committed.topic_id)
-            return fact
-        case OffsetForgotten(group_id, topic, partition):
-            return {
-                "record": "offset_tombstone",
-                "group": group_id,
-                "topic": topic,
-                "partition": partition,
-            }
-        case GroupRegistered() as group:
-            return {
-                "record": "group_metadata",
-                "group": group.group_id,
-                "protocol_type": group.protocol_type,
-                "generation": group.generation,
-                "protocol": group.protocol_name,
-                "leader": group.leader_id,
-                "state_timestamp_ms": group.state_timestamp_ms,
-                "members": [_member(member) for member in group.members],
-            }
-        case GroupForgotten(group_id):
-            return {"record": "group_tombstone", "group": group_id}
-        case ConsumerGroupEpoch() | ConsumerTopicMetadata() | ConsumerTargetEpoch() as about_group:
-            return _of_consumer_group(about_group)
-        case ConsumerMember() | ConsumerTarget() | ConsumerCurrent() as about_member:
-            return _of_consumer_member(about_member)
-        case ConsumerRegex(group_id, regex, matched):
-            fact = {"record": _CONSUMER_RECORDS[ConsumerRegex], "group": group_id, "regex": regex}
-            return fact | ({} if matched is None else {"topics": list(matched.topics)})
-        case _:
-            return None
+    kind = _key_type(key)
+    assert key is not None
+    if kind in OFFSET_KEYS:
+        return _offset(key, value)
+    if kind == GROUP_KEY:
+        return _group(group_key(key), value)
+    if kind in consumer_log.KEY_TYPES:
+        return _of_consumer_group(kind, Reader(key, 2), value)
+    return None
 
 
-_CONSUMER_RECORDS: Final[Mapping[type, str]] = {
-    ConsumerGroupEpoch: "consumer_group_metadata",
-    ConsumerTopicMetadata: "consumer_group_partition_metadata",
-    ConsumerMember: "consumer_group_member_metadata",
-    ConsumerTargetEpoch: "consumer_group_target_assignment_metadata",
-    ConsumerTarget: "consumer_group_target_assignment_member",
-    ConsumerCurrent: "consumer_group_current_member_assignment",
-    ConsumerRegex: "consumer_group_regular_expression",
-}
-
-
-def _of_consumer_group(record: ConsumerGroupEpoch | ConsumerTopicMetadata | ConsumerTargetEpoch) -> Fact:
-    fact: Fact = {"record": _CONSUMER_RECORDS[type(record)], "group": record.group_id}
-    match record:
-        case ConsumerGroupEpoch(value=EpochValue() as value):
-            return fact | {"epoch": value.epoch, "metadata_hash": value.metadata_hash}
-        case ConsumerTargetEpoch(value=TargetEpochValue() as target):
-            return fact | {"assignment_epoch": target.epoch, "assignment_timestamp_ms": target.timestamp_ms}
-        case _:
-            return fact
-
-
-def _of_consumer_member(record: ConsumerMember | ConsumerTarget | ConsumerCurrent) -> Fact:
+def _offset(key: bytes, value: bytes | None) -> Fact:
+    group_id, topic, partition = offset_key(key)
+    named: Fact = {"group": group_id, "topic": topic, "partition": partition}
+    if value is None:
+        return {"record": "offset_tombstone", **named}
+    found = decode_offset(value)
     fact: Fact = {
-        "record": _CONSUMER_RECORDS[type(record)],
-        "group": record.group_id,
-        "member_id": record.member_id,
+        "record": "offset_commit",
+        **named,
+        "committed_offset": found.offset,
+        "leader_epoch": found.leader_epoch,
+        "metadata": found.metadata,
+        "commit_timestamp_ms": found.commit_ms,
     }
-    match record:
-        case ConsumerMember(value=MemberValue() as member):
-            return fact | {
-                "instance_id": member.instance_id,
-                "rack_id": member.rack_id,
-                "client_id": member.client_id,
-                "client_host": member.client_host,
-                "subscription": list(member.topics),
-                "regex": member.regex,
-                "rebalance_timeout_ms": member.rebalance_timeout_ms,
-                "assignor": member.assignor,
-                "is_classic": member.classic is not None,
-            }
-        case ConsumerTarget(value=target) if target is not None:
-            return fact | {"partitions": {id_to_text(key): list(held) for key, held in target.items()}}
-        case ConsumerCurrent(value=CurrentValue() as current):
-            return fact | {
-                "epoch": current.epoch,
-                "previous_epoch": current.previous_epoch,
-                "state": current.state,
-                "assigned": {id_to_text(key): list(held) for key, held in current.assigned.items()},
-                "pending": {id_to_text(key): list(held) for key, held in current.pending.items()},
-            }
-        case _:
-            return fact
+    if found.expire_ms != -1:
+        fact["expire_timestamp_ms"] = found.expire_ms
+    if found.topic_id is not None and found.topic_id != ZERO_ID:
+        fact["topic_id"] = id_to_text(found.topic_id)
+    return fact
 
 
-def _member(member: RegisteredMember) -> Fact:
+def _group(group_id: str, value: bytes | None) -> Fact:
+    if value is None:
+        return {"record": "group_tombstone", "group": group_id}
+    group = decode_group(value)
+    return {
+        "record": "group_metadata",
+        "group": group_id,
+        "protocol_type": group.protocol_type,
+        "generation": group.generation,
+        "protocol": group.protocol,
+        "leader": group.leader,
+        "state_timestamp_ms": group.state_ms,
+        "members": [_member(member) for member in group.members],
+    }
+
+
+def _member(member: LoggedMember) -> Fact:
     fact: Fact = {
         "member_id": member.member_id,
-        "instance_id": member.group_instance_id,
+        "instance_id": member.instance_id,
         "client_id": member.client_id,
         "client_host": member.client_host,
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "session_timeout_ms": member.session_timeout_ms,
     }
-    topics = subscribed_topics(member.subscription)
-    if topics is not None:
-        fact["subscription"] = sorted(topics)
-    try:
-        fact["assignment"] = [str(each) for each in decode_assignment(member.assignment).partitions]
-    except DecodeError:
+    if member.subscribed_topics is not None:
+        fact["subscription"] = sorted(member.subscribed_topics)
+    if member.assigned is not None and member.assignment:
+        fact["assignment"] = [str(each) for each in member.assigned]
+    else:
         fact["assignment_bytes"] = len(member.assignment)  # of another protocol than a consumer's
     return fact
 
 
+def _of_consumer_group(kind: int, key: Reader, value: bytes | None) -> Fact:
+    """A record of the consumer protocol; a tombstone has only the key."""
+    fact: Fact = {"record": TYPES[kind], "group": key.string()}
+    if kind in (consumer_log.MEMBER, consumer_log.TARGET, consumer_log.CURRENT):
+        fact["member_id"] = key.string()
+    elif kind == consumer_log.REGEX:
+        fact["regex"] = key.string()
+    read = _CONSUMER_VALUES.get(kind)
+    return fact if read is None else fact | (consumer_log.read_value(kind, value, read) or {})
+
+
+def _epoch(reader: Reader) -> Fact:
+    found = consumer_log.read_epoch(reader)
+    return {"epoch": found.epoch, "metadata_hash": found.metadata_hash}
+
+
+def _target_epoch(reader: Reader) -> Fact:
+    found = consumer_log.read_target_epoch(reader)
+    return {"assignment_epoch": found.epoch, "assignment_timestamp_ms": found.timestamp_ms}
+
+
+def _consumer_member(reader: Reader) -> Fact:
+    member = consumer_log.read_member(reader)
+    return {
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscription": list(member.topics),
+        "regex": member.regex,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "assignor": member.assignor,
+        "is_classic": member.classic is not None,
+    }
+
+
+def _target(reader: Reader) -> Fact:
+    return {"partitions": _by_topic(consumer_log.read_target(reader))}
+
+
+def _current(reader: Reader) -> Fact:
+    current = consumer_log.read_current(reader)
+    return {
+        "epoch": current.epoch,
+        "previous_epoch": current.previous_epoch,
+        "state": current.state,
+        "assigned": _by_topic(current.assigned),
+        "pending": _by_topic(current.pending),
+    }
+
+
+def _by_topic(held: Mapping[bytes, Collection[int]]) -> dict[str, list[int]]:
+    return {id_to_text(topic_id): list(partitions) for topic_id, partitions in held.items()}
+
+
+def _regex(reader: Reader) -> Fact:
+    return {"topics": list(consumer_log.read_regex(reader).topics)}
+
+
+_CONSUMER_VALUES: Final[Mapping[int, Callable[[Reader], Fact]]] = {
+    consumer_log.GROUP: _epoch,
+    consumer_log.MEMBER: _consumer_member,
+    consumer_log.TARGET_EPOCH: _target_epoch,
+    consumer_log.TARGET: _target,
+    consumer_log.CURRENT: _current,
+    consumer_log.REGEX: _regex,
+}
+
+
 def _transactions_topic(key: bytes | None, value: bytes | None) -> Fact | None:
-    match transaction_records.decode_record(key, value):
-        case TransactionStored() as stored:
-            fact: Fact = {
-                "record": "transaction",
-                "transactional_id": stored.transactional_id,
-                "producer_id": stored.producer_id,
-                "producer_epoch": stored.producer_epoch,
-                "state": stored.state.label,
-                "timeout_ms": stored.timeout_ms,
-                "partitions": [str(each) for each in sorted(stored.partitions)],
-                "update_timestamp_ms": stored.updated_timestamp_ms,
-                "start_timestamp_ms": stored.started_timestamp_ms,
-            }
-            tags = {
-                "previous_producer_id": stored.previous_producer_id,
-                "next_producer_id": stored.next_producer_id,
-                "next_producer_epoch": stored.next_producer_epoch,
-            }
-            fact |= {name: number for name, number in tags.items() if number != -1}
-            if stored.client_version:
-                fact["client_transaction_version"] = stored.client_version
-            return fact
-        case TransactionForgotten(transactional_id):
-            return {"record": "transaction_tombstone", "transactional_id": transactional_id}
-        case _:
-            return None
+    if _key_type(key) != TRANSACTION_KEY:
+        return None
+    assert key is not None
+    transactional_id = transaction_key(key)
+    if value is None:
+        return {"record": "transaction_tombstone", "transactional_id": transactional_id}
+    found = decode_transaction(value)
+    fact: Fact = {
+        "record": "transaction",
+        "transactional_id": transactional_id,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "state": found.state,
+        "timeout_ms": found.timeout_ms,
+        "partitions": [str(each) for each in sorted(found.partitions)],
+        "update_timestamp_ms": found.update_ms,
+        "start_timestamp_ms": found.start_ms,
+    }
+    tags = {
+        "previous_producer_id": found.previous_producer_id,
+        "next_producer_id": found.next_producer_id,
+        "next_producer_epoch": found.next_producer_epoch,
+    }
+    fact |= {name: number for name, number in tags.items() if number != -1}
+    if found.client_transaction_version:
+        fact["client_transaction_version"] = found.client_transaction_version
+    return fact
 
 
 _DECODERS: Final[Mapping[str, Decode]] = {

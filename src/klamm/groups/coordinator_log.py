@@ -60,6 +60,18 @@ _HIGHEST_TRANSACTION_VERSION: Final = 1
 _SMALLEST_MEMBER_BYTES: Final = 10
 
 
+class LoggedOffset(NamedTuple):
+    """A commit as it was written; -1 and None: its version has none."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int
+    topic_id: bytes | None
+    value_version: int
+
+
 class LoggedMember(NamedTuple):
     """One member of a registered generation; topics and partitions are None when they cannot be read."""
 
@@ -72,6 +84,8 @@ class LoggedMember(NamedTuple):
     subscribed_topics: tuple[str, ...] | None
     owned: tuple[TopicPartition, ...] | None
     assigned: tuple[TopicPartition, ...] | None
+    subscription: bytes  # as it was written
+    assignment: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +116,12 @@ class LoggedTransaction:
     next_producer_id: int
     client_transaction_version: int
     value_version: int
+    next_producer_epoch: int
+
+    @property
+    def status(self) -> int:
+        """The state as a number."""
+        return STATES.index(self.state)
 
 
 def group_key(key: bytes) -> str:
@@ -125,6 +145,21 @@ def member_key(key: bytes, version: int) -> tuple[str, str | None]:
 
 def transaction_key(key: bytes) -> str:
     return Reader(key, 2).string()
+
+
+def decode_offset(value: bytes) -> LoggedOffset:
+    """A commit in any version. Raises DecodeError."""
+    reader = Reader(value)
+    version = reader.int16()
+    if not 0 <= version <= _HIGHEST_GROUP_VERSION:
+        raise DecodeError(f"an offset of version {version}")
+    offset = reader.int64()
+    leader_epoch = reader.int32() if version >= 3 else -1
+    metadata = reader.compact_string() if version >= 4 else reader.string()
+    commit_ms = reader.int64()
+    expire_ms = reader.int64() if version == 1 else -1
+    topic_id = reader.tags().get(0) if version >= 4 else None
+    return LoggedOffset(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id, version)
 
 
 def decode_group(value: bytes) -> Registration:
@@ -172,6 +207,8 @@ def _member(reader: Reader, version: int, protocol_type: str) -> LoggedMember:
         topics,
         owned,
         assigned,
+        subscription,
+        assignment,
     )
 
 
@@ -218,6 +255,7 @@ def decode_transaction(value: bytes) -> LoggedTransaction:
         _tagged(tags, 1, -1),
         _tagged(tags, 2, 0),
         version,
+        _tagged(tags, 3, -1),
     )
 
 

@@ -48,6 +48,10 @@ def bootstrap() -> Iterator[str]:
             producer.init_transactions()
             with producer.transaction():
                 producer.send("t", b"v", partition=0)
+                producer.send_offsets_to_transaction({klamm.TopicPartition("t", 1): 7}, "in-transactions")
+            producer.begin_transaction()
+            producer.send_offsets_to_transaction({klamm.TopicPartition("t", 1): 8}, "in-transactions")
+            producer.abort_transaction()
         consumer = klamm.Consumer(
             "t",
             bootstrap_servers=address,
@@ -98,7 +102,30 @@ def test_offsets_and_registrations_are_printed_decoded(bootstrap: str) -> None:
 
 def test_transactions_are_printed_decoded(bootstrap: str) -> None:
     found = lines(bootstrap, "__transaction_state", "--decode")
-    assert [each["state"] for each in found] == ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit"]
+    states = [each["state"] for each in found]
+    assert states[:3] == ["Empty", "Ongoing", "Ongoing"]
+    assert [each for each in states if each.startswith("Complete")] == ["CompleteCommit", "CompleteAbort"]
+
+
+@pytest.mark.parametrize("more", [(), ("--committed",)])
+def test_markers_are_printed_with_their_producer_and_their_coordinators_epoch(
+    bootstrap: str, more: tuple[str, ...]
+) -> None:
+    found = lines(bootstrap, "__consumer_offsets", "--decode", *more)
+    markers = [each for each in found if each["record"] == "marker"]
+    assert [each["marker"] for each in markers] == ["commit", "abort"]
+    assert {each["coordinator_epoch"] for each in markers} == {0}
+    assert len({each["producer_id"] for each in markers}) == 1
+    offsets = [each["log_offset"] for each in found if each["log"] == markers[0]["log"]]
+    assert offsets == sorted(offsets)
+    commits = [each["committed_offset"] for each in found if each.get("group") == "in-transactions"]
+    assert commits == ([7] if more else [7, 8])
+
+
+def test_a_consumer_is_given_no_markers(bootstrap: str) -> None:
+    with klamm.Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([klamm.TopicPartition("t", 0)])
+        assert [(record.offset, record.headers) for record in consumer.poll(30)] == [(0, ())]
 
 
 def test_kafkas_form_has_key_and_value_with_their_versions(bootstrap: str) -> None:
@@ -110,7 +137,7 @@ def test_kafkas_form_has_key_and_value_with_their_versions(bootstrap: str) -> No
     groups = [each for each in found if each["key"]["type"] == 2]
     assert groups[0]["value"]["data"]["members"][0]["assignment"] == "AAMAAAABAAF0AAAAAgAAAAAAAAAB/////w=="
     states = lines(bootstrap, "__transaction_state", "--format", "kafka")
-    assert [each["value"]["data"]["transactionStatus"] for each in states] == [0, 1, 2, 4]
+    assert {each["value"]["data"]["transactionStatus"] for each in states} >= {0, 1, 2, 4}
     assert [each["value"]["data"]["transactionPartitions"] for each in states[:2]] == [
         None,
         [{"topic": "t", "partitionIds": [0]}],

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import count
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, Unpack
 
 from klamm.assignors.base import GroupMetadata
 from klamm.client.committed import Committed
@@ -43,6 +44,8 @@ class Consumer(Generic[Key, Value]):
     Times are in seconds unless a name says otherwise.
     """
 
+    _shows_markers: ClassVar = False
+
     def __init__(
         self,
         *topics: str | SettingsOf[Key, Value],
@@ -53,6 +56,8 @@ class Consumer(Generic[Key, Value]):
         given = with_given(settings, key_deserializer=key_deserializer, value_deserializer=value_deserializer)
         names, config = split_arguments(topics)
         parsed, checked = parse(config, given, next(numbers))
+        if self._shows_markers:
+            checked = replace(checked, shows_markers=True)
         clock = parsed.clock()
         thread = client_thread(parsed, checked, clock, Random())
         host = ThreadHost(thread, ThreadSignal(clock))
@@ -472,3 +477,9 @@ class Consumer(Generic[Key, Value]):
                     self._operations.host.stop()
 
     stop = close
+
+
+class MarkerReader(Consumer[Key, Value]):
+    """A consumer that gives markers of transactions, too: `markers.marker_of` tells them from records."""
+
+    _shows_markers = True

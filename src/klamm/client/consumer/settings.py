@@ -87,6 +87,7 @@ class ConsumerSettings:
     statistics_interval_ms: int
     statistics_callback: Any
     start_at: Any  # where a partition without a position begins: an offset, a time, or by partition
+    shows_markers: bool = False  # of transactions, as records: see `client.consumer.markers`
 
 
 def parse(

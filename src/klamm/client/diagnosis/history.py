@@ -13,7 +13,14 @@ from klamm.client.admin.admin import Admin
 from klamm.client.admin.offsets import EARLIEST
 from klamm.client.consumer.consumer import Consumer
 from klamm.client.diagnosis.reading import begin_at, read_range
-from klamm.groups.coordinator_log import GROUP_KEY, OFFSET_KEYS, decode_group, group_key, offset_key
+from klamm.groups.coordinator_log import (
+    GROUP_KEY,
+    OFFSET_KEYS,
+    decode_group,
+    decode_offset,
+    group_key,
+    offset_key,
+)
 from klamm.groups.snapshot import Commit, RegisteredGeneration
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.placement import partition_for
@@ -90,7 +97,7 @@ def _add(
                 if value is None:
                     commits.pop(place, None)  # removed: what was before says nothing any more
                 else:
-                    commits.setdefault(place, []).append(Commit(timestamp_ms, _offset(value)))
+                    commits.setdefault(place, []).append(Commit(timestamp_ms, decode_offset(value).offset))
         elif kind == GROUP_KEY:
             group_id = group_key(key)
             if group_id in wanted and value is not None:
@@ -105,11 +112,3 @@ def _add(
                 )
     except DecodeError:
         return
-
-
-def _offset(value: bytes) -> int:
-    reader = Reader(value)
-    version = reader.int16()
-    if not 0 <= version <= 4:
-        raise DecodeError(f"a committed offset of version {version}")
-    return reader.int64()

@@ -5,19 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from klamm.protocol.errors import DecodeError
+from klamm.groups.consumer_log import (
+    CURRENT,
+    GROUP,
+    MEMBER,
+    REGEX,
+    TARGET,
+    TARGET_EPOCH,
+    Holding,
+    Partitions,
+    ReconciliationState,
+    read_current,
+    read_epoch,
+    read_member,
+    read_regex,
+    read_target,
+    read_target_epoch,
+    read_value,
+)
 from klamm.protocol.primitives import Reader
 from klamm.protocol.types import id_to_text
 
-GROUP: Final = 3
-MEMBER: Final = 5
-TARGET_EPOCH: Final = 6
-TARGET: Final = 7
-CURRENT: Final = 8
-REGEX: Final = 16
 KINDS: Final = {GROUP: "group", TARGET_EPOCH: "target", TARGET: "target", CURRENT: "current"}
-MEMBER_STATES: Final = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
-_TOPIC_BYTES: Final = 18  # an id, an empty array and no tags
+MEMBER_STATES: Final[Mapping[int, str]] = {
+    ReconciliationState.STABLE: "STABLE",
+    ReconciliationState.UNREVOKED: "UNREVOKED_PARTITIONS",
+    ReconciliationState.UNRELEASED: "UNRELEASED_PARTITIONS",
+}
 Row = dict[str, Any]
 _NO_GROUP: Final[Row] = {"epoch": None}
 _NO_MEMBER: Final[Row] = dict.fromkeys(
@@ -49,81 +63,69 @@ def consumer_row(version: int, key: bytes, value: bytes | None) -> Row:
         row["member_id"] = named.string()
     elif version == REGEX:
         row["regex"] = named.string()
-    missing, decode = _VALUES[version]
-    if value is None:
-        return row | missing
-    reader = Reader(value)
-    value_version = reader.int16()
-    if value_version != 0:
-        raise DecodeError(f"value of version {value_version}")
-    return row | missing | decode(reader)
+    missing, found = _VALUES[version]
+    return row | missing | (read_value(version, value, found) or {})
 
 
 def _epoch(reader: Reader) -> Row:
-    row: Row = {"epoch": reader.int32()}
-    reader.tags()
-    return row
+    return {"epoch": read_epoch(reader).epoch}
+
+
+def _target_epoch(reader: Reader) -> Row:
+    return {"epoch": read_target_epoch(reader).epoch}
 
 
 def _member(reader: Reader) -> Row:
-    row: Row = {
-        "instance_id": reader.compact_nullable_string(),
-        "rack_id": reader.compact_nullable_string(),
-        "client_id": reader.compact_string(),
-        "client_host": reader.compact_string(),
-        "subscribed_topics": _strings(reader),
-        "subscribed_regex": reader.compact_nullable_string() or None,
-        "rebalance_timeout_ms": reader.int32(),
-        "server_assignor": reader.compact_nullable_string(),
+    member = read_member(reader)
+    return {
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topics": list(member.topics),
+        "subscribed_regex": member.regex or None,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "server_assignor": member.assignor,
+        "is_classic": member.classic is not None,
     }
-    # The only tag has the session timeout and the protocols of a member that speaks the classic protocol.
-    row["is_classic"] = 0 in reader.tags()
-    return row
 
 
 def _target(reader: Reader) -> Row:
-    row: Row = {"assigned": _assigned(reader)}
-    reader.tags()
-    return row
+    return {"assigned": _assigned(read_target(reader))}
 
 
 def _current(reader: Reader) -> Row:
-    member_epoch, previous_epoch, state = reader.int32(), reader.int32(), reader.int8()
-    row: Row = {
-        "member_epoch": member_epoch,
-        "previous_epoch": previous_epoch,
-        "state": MEMBER_STATES.get(state, f"UNKNOWN({state})"),
-        "assigned": _assigned(reader),
-        "pending_revocation": _assigned(reader),
+    current = read_current(reader)
+    return {
+        "member_epoch": current.epoch,
+        "previous_epoch": current.previous_epoch,
+        "state": MEMBER_STATES.get(current.state, f"UNKNOWN({int(current.state)})"),
+        "assigned": _assigned(current.assigned),
+        "pending_revocation": _assigned(current.pending),
     }
-    reader.tags()
-    return row
 
 
 def _regex(reader: Reader) -> Row:
-    topics, version, time_ms = _strings(reader), reader.int64(), reader.int64()
-    reader.tags()
-    return {"topics": topics, "metadata_version": version, "resolved_ts": time_ms * 1000}
+    found = read_regex(reader)
+    return {
+        "topics": list(found.topics),
+        "metadata_version": found.version,
+        "resolved_ts": found.timestamp_ms * 1000,
+    }
 
 
-def _strings(reader: Reader) -> list[str]:
-    return [reader.compact_string() for _ in range(reader.compact_array_length())]
-
-
-def _assigned(reader: Reader) -> list[Row]:
-    found: list[Row] = []
-    for _ in range(reader.compact_array_length(_TOPIC_BYTES)):
-        topic_id = id_to_text(reader.raw(16))
-        count = reader.compact_array_length(4)
-        found += [{"topic_id": topic_id, "partition": reader.int32()} for _ in range(count)]
-        reader.tags()
-    return found
+def _assigned(held: Holding | Partitions) -> list[Row]:
+    return [
+        {"topic_id": id_to_text(topic_id), "partition": number}
+        for topic_id, partitions in held.items()
+        for number in partitions
+    ]
 
 
 _VALUES: Final[Mapping[int, tuple[Row, Callable[[Reader], Row]]]] = {
     GROUP: (_NO_GROUP, _epoch),
     MEMBER: (_NO_MEMBER, _member),
-    TARGET_EPOCH: (_NO_GROUP, _epoch),
+    TARGET_EPOCH: (_NO_GROUP, _target_epoch),
     TARGET: (_NO_ASSIGNMENT, _target),
     CURRENT: (_NO_ASSIGNMENT, _current),
     REGEX: (_NO_REGEX, _regex),

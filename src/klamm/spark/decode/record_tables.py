@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from klamm.groups.consumer_log import CURRENT, GROUP, MEMBER, REGEX, TARGET, TARGET_EPOCH
 from klamm.groups.coordinator_log import (
     GROUP_KEY,
     OFFSET_KEYS,
@@ -23,16 +24,7 @@ from klamm.groups.coordinator_log import (
 )
 from klamm.protocol.errors import DecodeError
 from klamm.protocol.types import TopicPartition
-from klamm.spark.decode.consumer_groups import (
-    CURRENT,
-    DECODED,
-    GROUP,
-    MEMBER,
-    REGEX,
-    TARGET,
-    TARGET_EPOCH,
-    consumer_row,
-)
+from klamm.spark.decode.consumer_groups import DECODED, consumer_row
 from klamm.spark.decode.tables import CONSUMER_OFFSETS, OTHER_TABLES, OTHERS, TRANSACTION_STATE
 
 NO_VERSION: Final = -(1 << 30)  # no 16-bit number: a key without a version

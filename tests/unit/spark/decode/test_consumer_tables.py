@@ -78,7 +78,7 @@ def test_tombstones_of_the_consumer_protocol_have_nulls() -> None:
 def test_a_member_that_speaks_the_classic_protocol_is_marked() -> None:
     value = (
         "0000 00 00 0263 0b2f3132372e302e302e31 02 0274 01 000493e0 00 "
-        "01 00 0e 01 00002710 02 0672616e6765 01 00"
+        "01 00 0f 01 00002710 02 0672616e6765 01 00 00"
     )
     (member,) = rows_in(
         log_of([(bytes.fromhex("00050002673100026d31"), bytes.fromhex(value))]), "consumer_members"

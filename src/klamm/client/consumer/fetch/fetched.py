@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from klamm.client.consumer.markers import as_record
 from klamm.client.consumer.records import Chunk, deserialized
 from klamm.client.consumer.settings import ConsumerSettings
 from klamm.errors import KlammError, ProtocolError, RecordTooLargeError
@@ -19,8 +20,8 @@ from klamm.records.record import Record, decode_records
 class Fetched:
     """Batches not yet returned. `next_offset` is the position after the records returned so far.
 
-    Batches are decoded when they are needed, in the caller's thread. Markers and aborted batches are never
-    returned, but advance `next_offset`.
+    Batches are decoded when they are needed, in the caller's thread. Aborted batches are never returned, and
+    markers to those alone who ask for them; both advance `next_offset`.
     """
 
     __slots__ = (
@@ -151,16 +152,18 @@ class Fetched:
         return False
 
     def _admits(self, position: int, header: BatchHeader) -> bool:
+        is_shown = header.is_control and self._settings.shows_markers
         if self._filter is None:
-            return not header.is_control
+            return is_shown or not header.is_control
         try:
-            return self._filter.admits(self._buffer, position, header)
+            return self._filter.admits(self._buffer, position, header) or is_shown
         except DecodeError as error:
             raise self._corrupt(header.base_offset, error) from error
 
     def _decode(self, position: int, header: BatchHeader) -> list[Record]:
         try:
-            return decode_records(self._buffer, position)
+            records = decode_records(self._buffer, position)
+            return [as_record(each, header) for each in records] if header.is_control else records
         except DecodeError as error:
             raise self._corrupt(header.base_offset, error) from error
 

@@ -6,11 +6,10 @@ Value: int16 version 0, then flexible fields.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Final
 
 from klamm.coordinator.group.consumer.remembered import (
-    ClassicPart,
     ConsumerCurrent,
     ConsumerGroupEpoch,
     ConsumerMember,
@@ -19,24 +18,36 @@ from klamm.coordinator.group.consumer.remembered import (
     ConsumerTarget,
     ConsumerTargetEpoch,
     ConsumerTopicMetadata,
+)
+from klamm.groups.consumer_log import (
+    CURRENT,
+    GROUP,
+    KEY_TYPES,
+    MEMBER,
+    REGEX,
+    TARGET,
+    TARGET_EPOCH,
+    TOPICS,
+    ClassicPart,
     CurrentValue,
     EpochValue,
-    Holding,
     MemberValue,
     Partitions,
-    ReconciliationState,
     RegexValue,
     TargetEpochValue,
+    read_current,
+    read_epoch,
+    read_member,
+    read_regex,
+    read_target,
+    read_target_epoch,
+    read_value,
 )
-from klamm.protocol.errors import DecodeError
 from klamm.protocol.primitives import Reader, Writer
 
-GROUP, TOPICS, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
-KEY_TYPES: Final = frozenset({GROUP, TOPICS, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX})
-Value = TypeVar("Value")
-_ID_BYTES: Final = 16
+__all__ = ["KEY_TYPES", "decode_consumer_record", "encode_consumer_record"]
+
 _NO_TAGS: Final = b"\x00"
-_STATES: Final = frozenset(ReconciliationState)
 
 
 # --- writing -----------------------------------------------------------------------------------------
@@ -159,111 +170,16 @@ def decode_consumer_record(kind: int, key: Reader, value: bytes | None) -> Consu
     group_id = key.string()
     match kind:
         case 3:
-            return ConsumerGroupEpoch(group_id, _read(kind, value, _read_epoch))
+            return ConsumerGroupEpoch(group_id, read_value(kind, value, read_epoch))
         case 4:
             return ConsumerTopicMetadata(group_id, value is None)
         case 5:
-            return ConsumerMember(group_id, key.string(), _read(kind, value, _read_member))
+            return ConsumerMember(group_id, key.string(), read_value(kind, value, read_member))
         case 6:
-            return ConsumerTargetEpoch(group_id, _read(kind, value, _read_target_epoch))
+            return ConsumerTargetEpoch(group_id, read_value(kind, value, read_target_epoch))
         case 7:
-            return ConsumerTarget(group_id, key.string(), _read(kind, value, _read_target))
+            return ConsumerTarget(group_id, key.string(), read_value(kind, value, read_target))
         case 8:
-            return ConsumerCurrent(group_id, key.string(), _read(kind, value, _read_current))
+            return ConsumerCurrent(group_id, key.string(), read_value(kind, value, read_current))
         case _:
-            return ConsumerRegex(group_id, key.string(), _read(kind, value, _read_regex))
-
-
-def _read(kind: int, value: bytes | None, read: Callable[[Reader], Value]) -> Value | None:
-    return None if value is None else read(_open(value, kind))
-
-
-def _open(value: bytes, kind: int) -> Reader:
-    reader = Reader(value)
-    version = reader.int16()
-    if version != 0:
-        raise DecodeError(f"unsupported value version {version} of key type {kind}")
-    return reader
-
-
-def _read_epoch(reader: Reader) -> EpochValue:
-    epoch, tags = reader.int32(), reader.tags()
-    return EpochValue(epoch, Reader(tags[0]).int64() if 0 in tags else 0)
-
-
-def _read_target_epoch(reader: Reader) -> TargetEpochValue:
-    epoch, tags = reader.int32(), reader.tags()
-    return TargetEpochValue(epoch, Reader(tags[0]).int64() if 0 in tags else None)
-
-
-def _strings(reader: Reader) -> tuple[str, ...]:
-    return tuple([reader.compact_string() for _ in range(reader.compact_array_length())])
-
-
-def _read_member(reader: Reader) -> MemberValue:
-    instance_id, rack_id = reader.compact_nullable_string(), reader.compact_nullable_string()
-    client_id, client_host = reader.compact_string(), reader.compact_string()
-    topics = _strings(reader)
-    regex = reader.compact_nullable_string() or ""
-    timeout_ms, assignor = reader.int32(), reader.compact_nullable_string()
-    tags = reader.tags()
-    classic = _read_classic(Reader(tags[0])) if 0 in tags else None
-    return MemberValue(
-        instance_id, rack_id, client_id, client_host, topics, regex, timeout_ms, assignor, classic
-    )
-
-
-def _read_classic(reader: Reader) -> ClassicPart | None:
-    if not reader.int8():
-        return None
-    session_ms = reader.int32()
-    protocols = []
-    for _ in range(reader.compact_array_length(3)):
-        protocols.append((reader.compact_string(), reader.compact_bytes()))
-        reader.tags()
-    reader.tags()
-    return ClassicPart(session_ms, tuple(protocols))
-
-
-def _read_target(reader: Reader) -> Partitions:
-    found: dict[bytes, tuple[int, ...]] = {}
-    for _ in range(reader.compact_array_length(_ID_BYTES + 2)):
-        topic_id = reader.raw(_ID_BYTES)
-        found[topic_id] = _read_numbers(reader)
-        reader.tags()
-    reader.tags()
-    return found
-
-
-def _read_numbers(reader: Reader) -> tuple[int, ...]:
-    return tuple([reader.int32() for _ in range(reader.compact_array_length(4))])
-
-
-def _read_current(reader: Reader) -> CurrentValue:
-    epoch, previous, state = reader.int32(), reader.int32(), reader.int8()
-    assigned, pending = _read_holding(reader, epoch), _read_holding(reader, epoch)
-    reader.tags()
-    return CurrentValue(
-        epoch, previous, state if state in _STATES else ReconciliationState.UNKNOWN, assigned, pending
-    )
-
-
-def _read_holding(reader: Reader, epoch: int) -> Holding:
-    """Partitions with their grant epochs; brokers before 4.3 did not write them: then it is the member's."""
-    held: dict[bytes, dict[int, int]] = {}
-    for _ in range(reader.compact_array_length(_ID_BYTES + 2)):
-        topic_id = reader.raw(_ID_BYTES)
-        partitions = _read_numbers(reader)
-        tags = reader.tags()
-        epochs = _read_numbers(Reader(tags[0])) if 0 in tags else ()
-        if len(epochs) != len(partitions):
-            epochs = (max(epoch, 0),) * len(partitions)
-        held[topic_id] = dict(zip(partitions, epochs, strict=True))
-    return held
-
-
-def _read_regex(reader: Reader) -> RegexValue:
-    topics = _strings(reader)
-    version, timestamp_ms = reader.int64(), reader.int64()
-    reader.tags()
-    return RegexValue(topics, version, timestamp_ms)
+            return ConsumerRegex(group_id, key.string(), read_value(kind, value, read_regex))

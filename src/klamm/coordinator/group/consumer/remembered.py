@@ -8,81 +8,47 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
 from typing import NamedTuple
 
 from klamm.coordinator.runtime.fields import Fields
+from klamm.groups.consumer_log import (
+    NOTHING_HELD,
+    ClassicPart,
+    CurrentValue,
+    EpochValue,
+    Holding,
+    MemberValue,
+    Partitions,
+    ReconciliationState,
+    RegexValue,
+    TargetEpochValue,
+)
 
-Partitions = Mapping[bytes, tuple[int, ...]]  # topic id -> partitions, ascending
-Holding = Mapping[bytes, Mapping[int, int]]  # topic id -> partition -> the epoch at which it was granted
+__all__ = [
+    "LEFT_FOR_A_WHILE",
+    "NOTHING_HELD",
+    "ClassicPart",
+    "ConsumerCurrent",
+    "ConsumerGroupEpoch",
+    "ConsumerMember",
+    "ConsumerMemory",
+    "ConsumerRecord",
+    "ConsumerRegex",
+    "ConsumerTarget",
+    "ConsumerTargetEpoch",
+    "ConsumerTopicMetadata",
+    "CurrentValue",
+    "EpochValue",
+    "Holding",
+    "MemberValue",
+    "Partitions",
+    "ReconciliationState",
+    "RegexValue",
+    "TargetEpochValue",
+    "replay_consumer",
+]
 
-NOTHING_HELD: Holding = {}
 LEFT_FOR_A_WHILE = -2  # the epoch of a static member that will come back
-
-
-class ReconciliationState(IntEnum):
-    """How far a member is on its way to its target; the numbers are those of the log."""
-
-    STABLE = 0
-    UNREVOKED = 1  # it must give up what is pending
-    UNRELEASED = 2  # others have not given up all that it gets
-    UNKNOWN = 127  # written by a newer release
-
-
-# --- values ------------------------------------------------------------------------------------------
-
-
-class ClassicPart(NamedTuple):
-    """What a member that speaks the classic protocol has besides."""
-
-    session_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...]  # by preference, with metadata
-
-
-class MemberValue(NamedTuple):
-    """A member as it describes itself."""
-
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    topics: tuple[str, ...] = ()  # sorted
-    regex: str = ""  # "": none
-    rebalance_timeout_ms: int = -1
-    assignor: str | None = None
-    classic: ClassicPart | None = None
-
-
-class CurrentValue(NamedTuple):
-    """What a member has been granted, and what it has to give up."""
-
-    epoch: int
-    previous_epoch: int
-    state: int = ReconciliationState.STABLE
-    assigned: Holding = NOTHING_HELD
-    pending: Holding = NOTHING_HELD  # taken away, but its release is not acknowledged
-
-
-class EpochValue(NamedTuple):
-    """The version of members, subscriptions and topics."""
-
-    epoch: int
-    metadata_hash: int = 0
-
-
-class TargetEpochValue(NamedTuple):
-    """The epoch for which the target was computed."""
-
-    epoch: int
-    timestamp_ms: int | None = None
-
-
-class RegexValue(NamedTuple):
-    """The topics that a regular expression matched."""
-
-    topics: tuple[str, ...]  # sorted
-    version: int  # of the cluster's metadata
-    timestamp_ms: int
 
 
 # --- records -----------------------------------------------------------------------------------------
