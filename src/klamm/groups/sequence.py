@@ -169,5 +169,8 @@ def mermaid(entries: Sequence[Entry], actors: Actors) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without what ends a line of Mermaid."""
-    return text.replace(";", ",").replace("#", "").replace("\n", " ")
+    """With entity codes for what Mermaid reads as its own: a name must neither end a line nor hide in it."""
+    return "".join(f"#{ord(each)};" if each in _SPECIAL else each for each in " ".join(text.split()))
+
+
+_SPECIAL: Final = frozenset("#;%<>")

@@ -14,6 +14,7 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from klamm.groups.causes import GroupEventCause, why
+from klamm.groups.diagnosis.words import duration
 
 Event = Mapping[str, Any]
 
@@ -100,7 +101,7 @@ def log_line(event: Event) -> str:
             )
         case "offsets_removed":
             expired = "expired " if event["cause"] == GroupEventCause.RETENTION_OVER else ""
-            return f"Removed {event['count']} {expired}offsets in group {group} ({cause})"
+            return f"Removed {event['count']} {expired}offsets in group {group} ({cause}{_age(event)})"
         case "commits_mixed":
             return (
                 f"Group {group} has received offset commits from consumers as well as transactional "
@@ -224,7 +225,16 @@ def _fenced(event: Event) -> str:
 
 
 def _offsets(event: Event) -> str:
-    return f"{_count(_number(event, 'count'), 'committed offset')} removed because {event.get('cause')}."
+    count = _count(_number(event, "count"), "committed offset")
+    return f"{count} removed because {event.get('cause')}{_age(event)}."
+
+
+def _age(event: Event) -> str:
+    """For how long expired offsets were not committed, beside how long they are kept."""
+    age_ms, retention_ms = event.get("last_commit_age_ms"), event.get("retention_ms")
+    if age_ms is None or retention_ms is None:
+        return ""
+    return f": last committed {duration(age_ms)} ago, kept for {duration(retention_ms)}"
 
 
 def _mixed(event: Event) -> str:

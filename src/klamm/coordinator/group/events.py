@@ -141,9 +141,12 @@ class MemberFenced(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsRemoved(GroupEvent):
-    """Committed offsets were removed."""
+    """Committed offsets were removed; of those that expired, also how old the last commit of them was, and
+    how long they are kept."""
 
     count: int
+    last_commit_age_ms: int | None = None
+    retention_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

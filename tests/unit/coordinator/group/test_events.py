@@ -155,7 +155,8 @@ def test_only_offsets_whose_time_is_over_are_called_expired() -> None:
     lines = [event.line() for event in world.events if isinstance(event, OffsetsRemoved)]
     assert lines == [
         "Removed 1 offsets in group g (the topic was deleted)",
-        "Removed 1 expired offsets in group g (the retention time is over)",
+        "Removed 1 expired offsets in group g (the retention time is over: last committed 1.0 min ago, kept "
+        "for 1.0 min)",
     ]
 
 

@@ -157,6 +157,24 @@ def test_the_diagram_has_a_column_for_each_member_and_mermaid_an_arrow_for_each_
     assert sum("→ JoinGroup" in line for line in text_lines(entries, actors, str)) == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "drawn_as"),
+    [
+        ("app;1", "app#59;1"),
+        ("a#b", "a#35;b"),
+        ("%%{init}%%", "#37;#37;{init}#37;#37;"),
+        ("x -->> y", "x --#62;#62; y"),
+        ("two\n lines", "two lines"),
+    ],
+)
+def test_mermaid_shows_each_name_as_it_is(world: TracedWorld, name: str, drawn_as: str) -> None:
+    # Its parser ends a line at `;`, and takes `#59;` for that character
+    world.join(client_id=name)
+    entries, actors = world.entries(), Actors()
+    actors.learn(entries)
+    assert f"    participant m1 as {drawn_as}\n" in mermaid(entries, actors)
+
+
 def test_the_messages_come_back_as_they_were_sent() -> None:
     key = ApiKey.TRACE_GROUPS
     request = TraceGroupsRequest(["a", "b"], 17)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from klamm.coordinator.group.events import GroupEvent, GroupEventCause, GroupRemoved, OffsetsRemoved
@@ -15,6 +16,7 @@ from klamm.coordinator.group.remembered import GroupRecord, OffsetForgotten
 from klamm.coordinator.group.state import Group, GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
 from klamm.protocol.errors import NO_ERROR
+from klamm.records.layout import OffsetCommitValue
 
 OFFSETS_AT_A_TIME: Final = 10_000  # checked in one turn, about ten milliseconds
 GROUP_COST: Final = 20  # a group takes as long as this many offsets
@@ -48,10 +50,22 @@ def expire_group(state: GroupState, signal: GroupExpiry, context: Context) -> Gr
     if group is None:
         return Outcome()
     expired = list(_expired(state, group, context.timestamp_ms))
-    records: list[GroupRecord] = [OffsetForgotten(group_id, topic, partition) for topic, partition in expired]
+    records: list[GroupRecord] = [
+        OffsetForgotten(group_id, topic, partition) for topic, partition, _ in expired
+    ]
     events: list[GroupEvent] = []
     if expired:
-        events.append(offsets_removed(group_id, context, GroupEventCause.RETENTION_OVER, len(expired)))
+        last = max((committed for _, _, committed in expired), key=lambda each: each.commit_timestamp_ms)
+        own_ms = last.expire_timestamp_ms - last.commit_timestamp_ms
+        events.append(
+            replace(
+                offsets_removed(group_id, context, GroupEventCause.RETENTION_OVER, len(expired)),
+                last_commit_age_ms=max(0, context.timestamp_ms - last.commit_timestamp_ms),
+                retention_ms=(
+                    state.config.offsets_retention_ms if last.expire_timestamp_ms == -1 else own_ms
+                ),
+            )
+        )
     outcome: GroupOutcome = Outcome(records=records, events=events, is_divisible=True)
     membership = group.membership
     is_unused = len(expired) == sum(map(len, group.memory.offsets.values())) and not group.memory.pending
@@ -70,7 +84,9 @@ def expire_group(state: GroupState, signal: GroupExpiry, context: Context) -> Gr
     return outcome
 
 
-def _expired(state: GroupState, group: Group, timestamp_ms: int) -> Iterator[tuple[str, int]]:
+def _expired(
+    state: GroupState, group: Group, timestamp_ms: int
+) -> Iterator[tuple[str, int, OffsetCommitValue]]:
     expiry = group.membership.offset_expiry()
     if expiry is None:
         return
@@ -91,7 +107,7 @@ def _expired(state: GroupState, group: Group, timestamp_ms: int) -> Iterator[tup
                 state.replaced(group, topic, partition) is not None
                 or group.memory.is_pending(topic, partition)
             ):
-                yield topic, partition
+                yield topic, partition, committed
 
 
 def offsets_removed(group_id: str, context: Context, cause: GroupEventCause, count: int) -> OffsetsRemoved:

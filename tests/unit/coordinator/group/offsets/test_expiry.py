@@ -10,6 +10,7 @@ from klamm.coordinator.group.events import GroupRemoved, OffsetsRemoved
 from klamm.coordinator.group.offsets import expiry
 from klamm.coordinator.group.remembered import GroupForgotten, OffsetForgotten
 from klamm.coordinator.runtime import dividing
+from klamm.groups.story import sentence
 from klamm.protocol.errors import ErrorCode
 from unit.coordinator.asking import subscription
 from unit.coordinator.driver import World
@@ -37,6 +38,24 @@ def test_an_empty_group_keeps_its_offsets_for_the_retention_time_and_not_longer(
     ]
     removed = [event for event in world.events if isinstance(event, OffsetsRemoved | GroupRemoved)]
     assert [type(event).__name__ for event in removed] == ["OffsetsRemoved", "GroupRemoved"]
+
+
+def test_what_is_removed_says_how_old_it_was_and_how_long_it_was_kept() -> None:
+    world = World(QUICK)
+    (member_id,) = world.stable(1, session_ms=1_800_000)
+    world.commit({("t", 0): 1}, member_id=member_id, generation=1)
+    world.jump_ms(5_000)
+    world.commit({("t", 1): 1}, member_id=member_id, generation=1)
+    world.jump_ms(60_000)
+    world.leave(member_id)
+    world.jump_ms(RETENTION_MS)
+    (removed,) = (event for event in world.events if isinstance(event, OffsetsRemoved))
+    assert (removed.count, removed.retention_ms) == (2, RETENTION_MS)
+    assert removed.last_commit_age_ms == RETENTION_MS + 60_000
+    assert sentence(removed.as_json()) == (
+        "2 committed offsets removed because the retention time is over: last committed 11.0 min ago, kept "
+        "for 10.0 min."
+    )
 
 
 def test_a_working_group_loses_only_what_it_does_not_read() -> None:
