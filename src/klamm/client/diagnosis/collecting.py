@@ -12,7 +12,7 @@ from klamm.client.admin.model import GroupDescription, Resource
 from klamm.client.admin.offsets import LATEST
 from klamm.client.consumer.consumer import Consumer
 from klamm.client.diagnosis.history import GroupHistory, OffsetsHistory, read_history
-from klamm.client.diagnosis.inside import UNKNOWN, Inside, inside_of
+from klamm.client.diagnosis.inside import UNKNOWN, Inside, ask_inside, inside_of
 from klamm.client.diagnosis.lag import GroupLag, lags_of
 from klamm.client.diagnosis.reading import begin_at, events_since
 from klamm.client.diagnosis.transactions import open_transactions, with_their_times
@@ -58,6 +58,7 @@ def snapshots(
     timeout: float,
 ) -> list[GroupSnapshot]:
     """The groups as they are now, with what is known of the time before. Raises KlammError."""
+    asked = ask_inside(admin, [group.group_id for group in groups])
     lags = lags_of(admin, groups)
     logs = {row.partition: row.log for lag in lags for row in lag.partitions if row.log is not None}
     partitions = sorted(logs)
@@ -83,7 +84,7 @@ def snapshots(
         history=_history(admin, reader, groups, since_ms, timeout),
         events=_events(admin, reader, since_ms, timeout),
         retention_ms=_retention_ms(admin, groups),
-        inside=inside_of(admin, [group.group_id for group in groups]),
+        inside=inside_of(asked),
         waiting_at=waiting,
     )
     return [_snapshot(lag, found) for lag in lags]

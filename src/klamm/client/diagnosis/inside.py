@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from klamm.client.admin.admin import Admin
+from klamm.client.admin.results import Results
 from klamm.errors import UnsupportedVersionError
 from klamm.groups.causes import why
 from klamm.groups.snapshot import RebalanceUnderWay
@@ -27,12 +29,17 @@ UNKNOWN: Final = Inside()
 _OF_MEMBER: Final = ("has_joined", "has_synced", "silent_ms", "session_timeout_ms")
 
 
-def inside_of(admin: Admin, group_ids: Sequence[str]) -> dict[str, Inside]:
+def ask_inside(admin: Admin, group_ids: Sequence[str]) -> Future[Results[str, dict[str, Any]]] | None:
+    """Ask the coordinators, and do something else meanwhile."""
+    return admin._operations.inspect_groups(group_ids, raise_errors=False) if group_ids else None
+
+
+def inside_of(asked: Future[Results[str, dict[str, Any]]] | None) -> dict[str, Inside]:
     """The inside of the groups whose coordinators show it: klamm's do, where DESCRIBE is allowed."""
-    if not group_ids:
+    if asked is None:
         return {}
     try:
-        found = admin.inspect_groups(group_ids, raise_errors=False)
+        found = asked.result()
     except UnsupportedVersionError:
         return {}
     return {group_id: _inside(content) for group_id, content in found.successes.items()}
