@@ -457,9 +457,9 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     Deliberate(
         area=CONFIG,
         case="DescribeConfigs of a broker",
-        klamm="leaves out settings of what klamm does not have: security (`ssl.`, `sasl.`, …), "
-        "tiered storage (`remote.`), the newer group protocols (`group.consumer.`, `group.share.`, "
-        "`group.streams.`, `share.`), plug-in classes",
+        klamm="leaves out settings of what klamm does not have: Kerberos, delegation tokens, engines and "
+        "callbacks of TLS and SASL in Java, tiered storage (`remote.`), share and streams groups "
+        "(`group.share.`, `group.streams.`, `share.`), plug-in classes",
         kafka="lists 340 names",
         why="A setting that would protect nothing must not look as if it did.",
         kept_out_by="config_steps.describe_configs",
@@ -467,15 +467,15 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     Deliberate(
         area=CONFIG,
         case="Configurations of groups, client metrics and loggers",
-        klamm="those of groups and client metrics are kept and shown, without effect; loggers are klamm's "
-        "own",
-        kafka="they have an effect; loggers are Kafka's classes",
-        why="klamm has no groups of newer kinds, and receives no metrics of clients.",
+        klamm="those of consumer groups have an effect; those of share groups, streams groups and client "
+        "metrics are kept and shown, without effect; loggers are klamm's own",
+        kafka="all have an effect; loggers are Kafka's classes",
+        why="klamm has no share and streams groups, and receives no metrics of clients.",
         kept_out_by="rare_steps.loggers",
     ),
     Deliberate(
         area=CONFIG,
-        case="AlterConfigs with an unknown name",
+        case="AlterConfigs of a broker with an unknown name",
         klamm="INVALID_CONFIG that names the nearest known one",
         kafka="accepts it",
         why="A misspelt setting has no effect, and nothing else says so.",
@@ -515,8 +515,8 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
     Deliberate(
         area=CONFIG,
         case="Features in ApiVersions and UpdateFeatures",
-        klamm="`transaction.version`",
-        kafka="also `metadata.version`, `kraft.version`, `group.version` and others",
+        klamm="`transaction.version` and `group.version`",
+        kafka="also `metadata.version`, `kraft.version`, `share.version`, `streams.version` and others",
         why="The others describe Kafka's metadata log and groups of kinds that klamm does not serve.",
     ),
     Deliberate(
@@ -652,6 +652,59 @@ DELIBERATE: Final[tuple[Deliberate, ...]] = (
         why="klamm has none of those.",
         shows=_at(ApiKey.API_VERSIONS, "supported_features", ("an empty list",), ("a list",)),
     ),
+    Deliberate(
+        area=WIRE,
+        case="SaslHandshake at a broker without SASL",
+        klamm="is not in ApiVersions, and closes the connection",
+        kafka="ILLEGAL_SASL_STATE",
+        why="A client sees in ApiVersions that there is no login.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """What klamm does not have."""
+
+    what: str
+    seen: str  # by a client that asks for it
+    instead: str
+
+
+ABSENT: Final = (
+    Absent(
+        "Share groups: `KafkaShareConsumer`, `kafka-share-groups`",
+        "UnsupportedVersionException at the first heartbeat: `The cluster does not support the share group "
+        "protocol`",
+        "a consumer group",
+    ),
+    Absent(
+        "Groups of Kafka Streams' own protocol: `group.protocol=streams`, `kafka-streams-groups`",
+        "the application ends with UnsupportedVersionException: `The cluster does not support the STREAMS "
+        "group protocol`",
+        "`group.protocol=classic` of Kafka Streams",
+    ),
+    Absent(
+        "Metrics that clients push",
+        "nothing: a client that finds no GetTelemetrySubscriptions does not push",
+        "metrics of the broker and of the client's own process",
+    ),
+    Absent(
+        "Delegation tokens, Kerberos (GSSAPI)",
+        "UnsupportedVersionException; UnsupportedSaslMechanismException",
+        "SCRAM, OAUTHBEARER",
+    ),
+    Absent(
+        "The controllers' quorum: DescribeQuorum, AddRaftVoter, RemoveRaftVoter, UnregisterBroker",
+        "UnsupportedVersionException, as from `kafka-metadata-quorum`",
+        "`klamm cluster describe`: every broker serves administrative requests",
+    ),
+    Absent(
+        "Moving a partition to another folder of `log.dirs`: AlterReplicaLogDirs",
+        "UnsupportedVersionException",
+        "`klamm move`",
+    ),
+    Absent("Tiered storage", "`remote.storage.enable=true` is refused with INVALID_CONFIG", "–"),
 )
 
 
@@ -661,8 +714,7 @@ def page() -> str:
         "# Where klamm differs from Apache Kafka",
         "",
         "klamm is compared with Apache Kafka 4.3.1 by random traffic that goes to both. These are the",
-        "differences that are chosen; every other one is a fault, please report it. APIs that klamm does not",
-        "serve are not listed: `ApiVersions` tells clients which it serves.",
+        "differences that are chosen; every other one is a fault, please report it.",
         "",
         "<!-- Made from tests/interop/differential/deliberate.py; do not edit. -->",
     ]
@@ -673,6 +725,16 @@ def page() -> str:
             for row in DELIBERATE
             if row.area == area
         ]
+    lines += [
+        "",
+        "## What klamm does not have",
+        "",
+        "`ApiVersions` tells clients which APIs a broker serves; those of this table are not among them.",
+        "",
+        "| what | what a client sees | instead |",
+        "|--|--|--|",
+        *(f"| {row.what} | {row.seen} | {row.instead} |" for row in ABSENT),
+    ]
     return "\n".join(lines) + "\n"
 
 

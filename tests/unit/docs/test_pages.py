@@ -111,6 +111,13 @@ def test_tables_of_settings_agree_with_the_code() -> None:
     assert checked >= 5
 
 
+def test_every_setting_that_only_klamm_has_is_on_a_page() -> None:
+    pages = "".join(page.read_text() for page in DOCS.glob("*.md"))
+    own = [name for name in BROKER_SETTINGS.settings if name.startswith("klamm.")]
+    assert [name for name in own if f"`{name}" not in pages] == []
+    assert len(own) > 10
+
+
 def test_every_client_setting_is_explained() -> None:
     assert [
         name
