@@ -251,6 +251,7 @@ class BrokerConfig:
             klamm_control_listener=http.control,
         )
         config.topic_config({})  # the defaults of topics must be consistent too
+        _check_assignors(values)
         return config
 
     def changed(self, *, dynamic_default: Mapping[str, str], dynamic: Mapping[str, str]) -> BrokerConfig:
@@ -318,6 +319,16 @@ def _overrides(values: Values) -> dict[str, int]:
             f"max.connections.per.ip=0 refuses all clients: set {name} for those that may connect",
         )
     return found
+
+
+def _check_assignors(values: Values) -> None:
+    """Refuse assignors that cannot be loaded when a broker starts, not when its first group does."""
+    name = "group.consumer.assignors"
+    if values[name] != BROKER_SETTINGS.settings[name].default:
+        # Imported here: a broker with Kafka's assignors starts without them.
+        from klamm.assignors.server.registry import load_group_assignors  # noqa: PLC0415
+
+        load_group_assignors(values.words(name))
 
 
 def _check_together(values: Values) -> None:

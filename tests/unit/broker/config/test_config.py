@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -207,3 +208,18 @@ def test_other_brokers_connect_to_the_first_listener_or_to_the_one_that_is_named
     assert named.inter_broker_listener_name == "INSIDE"
     with pytest.raises(ConfigError, match="expected OUTSIDE or INSIDE"):
         BrokerConfig.from_settings({**two, "inter.broker.listener.name": "ELSEWHERE"})
+
+
+@pytest.mark.parametrize(
+    ("assignors", "said"),
+    [
+        ("uniform,no_such_module:Assignor", "cannot load 'no_such_module:Assignor'"),
+        ("uniform,no-such-name", "no-such-name"),
+        ("", "must name at least one assignor"),
+    ],
+)
+def test_an_assignor_that_cannot_be_loaded_is_refused_at_the_start(assignors: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        BrokerConfig.from_settings({"group.consumer.assignors": assignors})
+    kept = BrokerConfig.from_settings({"group.consumer.assignors": "range,rack"})
+    assert kept.group_consumer_assignors == ("range", "rack")
