@@ -100,6 +100,13 @@ def broker_settings(options: UpOptions, environ: Mapping[str, str]) -> dict[str,
             if is_given:
                 raise ConfigError("klamm.store", f"{flag} and a store cannot be combined: remove one of them")
     if options.listen is not None:
+        present = given.get("listeners", "")
+        plain = {"PLAINTEXT", *given.get("controller.listener.names", "").split(",")}
+        if any(each.partition("://")[0].strip() not in plain for each in present.split(",") if each):
+            raise ConfigError(
+                "listeners",
+                f"--listen would replace listeners={present} by one without TLS or logins: remove one",
+            )
         given["listeners"] = _listener(options.listen)
     elif "listeners" not in given:
         given["listeners"] = _listener(DEFAULT_LISTEN)

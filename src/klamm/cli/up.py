@@ -21,7 +21,8 @@ def up(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help=f"The address to listen on; port 0 chooses a free port.  [default: {DEFAULT_LISTEN}]",
+            help="The address to listen on, without TLS and logins unless --secure; port 0 chooses a free "
+            f"port.  [default: {DEFAULT_LISTEN}]",
         ),
     ] = None,
     data: Annotated[

@@ -83,6 +83,9 @@ def test_flags_win_over_the_environment_which_wins_over_the_file(tmp_path: Path)
         "log.dir": "from-file",
         "num.partitions": "3",
     }
+    kafkas = ["listeners=PLAINTEXT://:1,CONTROLLER://:2", "controller.listener.names=CONTROLLER"]
+    settings = broker_settings(UpOptions(listen="h:7", settings=kafkas), {})
+    assert settings["listeners"] == "PLAINTEXT://h:7"
     options = UpOptions(config=str(file), listen="[::1]:7", data="d")
     settings = broker_settings(options, {"KLAMM_LISTENERS": "PLAINTEXT://e:2"})
     assert (settings["listeners"], settings["log.dirs"]) == ("PLAINTEXT://[::1]:7", "d")
@@ -110,6 +113,14 @@ def test_a_folder_and_memory_exclude_each_other() -> None:
         (UpOptions(settings=["log.retention.ms"]), "expected name=value"),
         (UpOptions(config="/no/such/file.properties"), "cannot read /no/such/file.properties"),
         (UpOptions(listen="nowhere"), "expected HOST:PORT"),
+        (
+            UpOptions(listen="h:1", settings=["listeners=SSL://h:2"]),
+            "--listen would replace listeners=SSL://h:2",
+        ),
+        (
+            UpOptions(listen="h:1", settings=["listeners=PLAINTEXT://h:2,SASL_SSL://h:3"]),
+            "--listen would replace",
+        ),
         (UpOptions(listen="127.0.0.1:99999"), "expected NAME://host:port"),
         (UpOptions(listen="0.0.0.0:9092"), "advertised.listeners"),
         (UpOptions(control="0.0.0.0:0"), "can be reached from other machines: use https://"),
