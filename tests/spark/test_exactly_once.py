@@ -15,7 +15,7 @@ from klamm.errors import KlammError, KlammTimeoutError
 from klamm.protocol.types import TopicPartition
 from klamm.spark.options.options import SinkOptions
 from klamm.spark.write.decisions import BatchKey
-from klamm.spark.write.steps import ManyWritersError, SinkFencedError, Task
+from klamm.spark.write.steps import CheckpointBehindError, ManyWritersError, SinkFencedError, Task
 from spark.batches import Driver, KilledError, World, are_skipped, failing_at, killed_at
 
 
@@ -293,3 +293,23 @@ def test_of_two_queries_with_one_id_the_older_is_fenced_and_the_newer_goes_on(
         planned(old, 2)
     new.commit(messages)  # which the older one has not disturbed
     assert world.committed() == world.expected(0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("batch_id", [1, 2], ids=["two batches", "one batch"])
+def test_a_checkpoint_that_is_back_by_some_batches_is_refused(world: World, batch_id: int) -> None:
+    (world.checkpoint / "metadata").write_text(json.dumps({"id": "q1"}))
+    commits = world.checkpoint / "commits"
+    commits.mkdir()
+    options = {"commitGroup": f"{world.topic}-progress"}
+    for number in range(3):
+        world.log_offsets(number, number, number)
+        Driver(world, **options).batch(number)
+        Driver(world, **options).plan()  # run again after a crash, with the same rows
+        (commits / str(number)).touch()
+    for number in range(batch_id, 3):
+        (world.checkpoint / "offsets" / str(number)).unlink()
+        (commits / str(number)).unlink()
+    world.log_offsets(batch_id, 9, 9)  # what came meanwhile, too
+    with pytest.raises(CheckpointBehindError, match="batch 2 of query q1 is written"):
+        Driver(world, **options).plan()
+    assert world.committed() == world.expected(0, 1, 2)

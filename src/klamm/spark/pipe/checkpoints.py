@@ -9,11 +9,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from klamm.errors import KlammError
-from klamm.spark.pipe.folders import exists, files_in, replace_text, text_of
+from klamm.spark.pipe.folders import exists, files_in, has_folder, replace_text, text_of
 from klamm.spark.read.positions import OffsetJson, Positions, from_json, initial_of
 from klamm.spark.write.decisions import BatchKey, lowest, topics_of
 
 OFFSETS: Final = "offsets"
+COMMITS: Final = "commits"
 _NO_OFFSET: Final = "-"  # of a source that had none in this batch
 
 
@@ -49,11 +50,19 @@ class Checkpoint:
 def read_checkpoint(location: str) -> Checkpoint | None:
     """The state of a query; None when it has not planned a batch. Raises CheckpointError."""
     folder = location.rstrip("/")
-    if not exists(f"{folder}/metadata"):
-        return None
     try:
+        numbers = _numbers(f"{folder}/{OFFSETS}")
+        ended = max(_numbers(f"{folder}/{COMMITS}"), default=-1)
+        if ended > max(numbers, default=-1):
+            # Spark would give that number to another batch, which the sink would take for this one.
+            raise CheckpointError(
+                f"checkpoint {location} is damaged: batch {ended} has ended, and {OFFSETS}/{ended} is missing"
+            )
+        if not exists(f"{folder}/metadata"):
+            if numbers:
+                raise CheckpointError(f"checkpoint {location} is damaged: it has batches, and no metadata")
+            return None
         query_id = str(json.loads(text_of(f"{folder}/metadata"))["id"])
-        numbers = [int(name) for name in files_in(f"{folder}/{OFFSETS}") if name.isdigit()]
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise CheckpointError(f"checkpoint {location}: metadata cannot be read: {error}") from error
     if not numbers:
@@ -61,7 +70,7 @@ def read_checkpoint(location: str) -> Checkpoint | None:
     batch_id = max(numbers)
     entry = read_entry(folder, batch_id)
     end = _positions(entry)
-    is_done = exists(f"{folder}/commits/{batch_id}")
+    is_done = exists(f"{folder}/{COMMITS}/{batch_id}")
     if is_done:
         start = end
     elif batch_id > 0 and batch_id - 1 in numbers:
@@ -75,12 +84,17 @@ def read_checkpoint(location: str) -> Checkpoint | None:
         next_offsets=start,
         end_offsets=end,
         source_count=len(entry.sources),
-        has_state=bool(_state_folders(folder)),
+        has_state=has_state(folder),
     )
 
 
-def _state_folders(folder: str) -> list[str]:
-    return [name for name in files_in(f"{folder}/state") if name.isdigit()]
+def has_state(checkpoint: str) -> bool:
+    """Whether a query has kept state there."""
+    return bool(_numbers(f"{checkpoint.rstrip('/')}/state"))
+
+
+def _numbers(folder: str) -> list[int]:
+    return [int(name) for name in files_in(folder) if name.isdigit()] if has_folder(folder) else []
 
 
 def read_entry(checkpoint: str, batch_id: int) -> OffsetEntry:

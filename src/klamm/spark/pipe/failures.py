@@ -29,6 +29,7 @@ _FINAL: Final[Mapping[str, int]] = {
     "SaslAuthenticationError": FAILED,
     "SslAuthenticationError": FAILED,
     "ConfigError": MISUSED,
+    "CheckpointBehindError": NEEDS_CHECKPOINT,
 }
 # With its place: the text alone is in the plan that Spark prints with every failure.
 _BAD_RECORD: Final = re.compile(r"the record does not fit source\.schema: \S+-\d+ offset \d+(?:: [^\n]*)?")

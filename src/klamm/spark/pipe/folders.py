@@ -9,7 +9,16 @@ import pyarrow.fs as pafs
 
 from klamm.spark.write.decisions import opened, text_of
 
-__all__ = ["exists", "files_in", "has_folder", "move_aside", "replace_text", "text_of"]
+__all__ = [
+    "exists",
+    "files_in",
+    "has_folder",
+    "move",
+    "move_aside",
+    "remove_folder",
+    "replace_text",
+    "text_of",
+]
 
 
 def exists(location: str) -> bool:
@@ -18,6 +27,7 @@ def exists(location: str) -> bool:
 
 
 def has_folder(location: str) -> bool:
+    """Whether there is a folder; False also where the file system cannot be read."""
     return bool(_kind(location) == pafs.FileType.Directory)
 
 
@@ -56,6 +66,18 @@ def move_aside(location: str) -> str:
     while _kind(f"{location.rstrip('/')}.{number}") != pafs.FileType.NotFound:
         number += 1
     target = f"{location.rstrip('/')}.{number}"
+    move(location, target)
+    return target
+
+
+def move(location: str, target: str) -> None:
+    """Give a file or a folder another name, which is free."""
     system, path = opened(location)
     system.move(path, opened(target)[1])
-    return target
+
+
+def remove_folder(location: str) -> None:
+    """Remove a folder with all that is in it, if there is one."""
+    if has_folder(location):
+        system, path = opened(location)
+        system.delete_dir(path)

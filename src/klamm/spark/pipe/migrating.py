@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
-from klamm.spark.options.options import SourceOptions, sink_options, source_options
-from klamm.spark.pipe.checkpoints import Checkpoint, CheckpointError, read_checkpoint, read_entry
+from klamm.spark.options.options import SinkOptions, SourceOptions, sink_options, source_options
+from klamm.spark.pipe.checkpoints import (
+    Checkpoint,
+    CheckpointError,
+    has_state,
+    read_checkpoint,
+    read_entry,
+)
 from klamm.spark.pipe.ends import reading, writing
-from klamm.spark.pipe.folders import files_in, has_folder, move_aside
 from klamm.spark.pipe.job import Job
-from klamm.spark.pipe.record import JobRecord, RecordError, read_record, record_of, with_secrets, write_record
+from klamm.spark.pipe.record import JobRecord, RecordError, read_record, record_of, with_secrets
+from klamm.spark.pipe.replacing import end_replacement, replace_checkpoint
 from klamm.spark.read.lookup import ClusterLookup
 from klamm.spark.read.positions import Positions, from_json
-from klamm.spark.write.decisions import is_decided
+from klamm.spark.write.decisions import Decision, is_decided
+from klamm.spark.write.steps import CheckpointBehindError, Hook, nowhere
 from klamm.spark.write.writers import protocol_of
+
+_NOT_STARTED: Final = "the checkpoint that is there: it has no batch yet, and nothing was changed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,40 +50,46 @@ class _End:
     repeats: int = 0
 
 
-def migrate(job: Job, *, timeout_s: float) -> Migration:
+def migrate(job: Job, *, timeout_s: float, at: Hook = nowhere) -> Migration:
     """Give the job a new checkpoint that starts where the old one stopped; state is not taken along.
 
-    Ends what an earlier run has left open: none may be active. Raises KlammError, ConfigError.
+    Ends what an earlier run has left open: none may be active. Done again, it changes nothing. `at` is called
+    at each step. Raises KlammError, ConfigError.
     """
-    cluster_id, committed = _on_cluster(job, timeout_s)
+    end_replacement(job.checkpoint)
     record = _old_record(job.checkpoint)
+    damage: CheckpointError | None = None
     try:
         checkpoint = read_checkpoint(job.checkpoint)
-    except CheckpointError:
-        checkpoint = None  # what the group has committed is not damaged
-    is_here = record is None or record.cluster_id in (None, cluster_id)
-    if record is not None and checkpoint is None and record.start is not None and is_here:
+    except CheckpointError as error:
+        checkpoint, damage = None, error  # what the group has committed is not damaged
+    was = _as_it_was(job, record)
+    lookup = ClusterLookup(_impatient(job, timeout_s))
+    try:
+        cluster_id = lookup.admin.describe_cluster().cluster_id
+        if record is None or record.cluster_id in (None, cluster_id):
+            if record is not None and record.start is not None and checkpoint is None and damage is None:
+                return Migration(start=record.start, origin=_NOT_STARTED, former=None, loses_state=False)
+            end = _end_here(was, checkpoint, lookup, at)
+        else:
+            end = _committed(job, lookup) or _committed(was, lookup)
+        end = end or (_committed(job, lookup) if was.name != job.name else None)
+    finally:
+        lookup.close()
+    if end is None:
         raise CheckpointError(
-            f"checkpoint {job.checkpoint} has no batch yet, and starts where another one stopped: run the job"
+            f"there is no checkpoint {job.checkpoint} to go on from, and group {was.name} has no offsets"
         )
-    if checkpoint is not None and is_here:
-        end = _stopped(_as_it_was(job, record), checkpoint)
-    elif committed:
-        end = _End(
-            start=committed, dead_start=None, origin=f"the offsets that group {job.name} has committed"
-        )
-    else:
-        raise CheckpointError(
-            f"there is no checkpoint {job.checkpoint} to go on from, and group {job.name} has no offsets"
-        )
-    return _begun(job, end, cluster_id)
+    return _begun(job, end, cluster_id, at)
 
 
-def adopt(job: Job, origin: str, *, timeout_s: float) -> Migration:
+def adopt(job: Job, origin: str, *, timeout_s: float, at: Hook = nowhere) -> Migration:
     """Give the job a checkpoint that starts where a query of Spark's Kafka connector stopped.
 
-    The other checkpoint stays as it is. Raises KlammError, ConfigError.
+    The other checkpoint stays as it is. Done again before the job has run, it does the same. Raises
+    KlammError, ConfigError.
     """
+    end_replacement(job.checkpoint)
     if read_checkpoint(job.checkpoint) is not None:
         raise CheckpointError(f"the job has a checkpoint already: {job.checkpoint}")
     checkpoint = read_checkpoint(origin)
@@ -84,7 +100,12 @@ def adopt(job: Job, origin: str, *, timeout_s: float) -> Migration:
         raise CheckpointError(
             f"{origin} is of a query that reads {', '.join(sorted(topics))}: none is in source.topics"
         )
-    cluster_id, _ = _on_cluster(job, timeout_s)
+    lookup = ClusterLookup(_impatient(job, timeout_s))
+    try:
+        cluster_id = lookup.admin.describe_cluster().cluster_id
+        lookup.topics()  # they are there
+    finally:
+        lookup.close()
     end = _End(
         start=checkpoint.next_offsets,
         dead_start=None,
@@ -92,18 +113,47 @@ def adopt(job: Job, origin: str, *, timeout_s: float) -> Migration:
         loses_state=checkpoint.has_state,
         repeats=_difference(checkpoint.next_offsets, checkpoint.end_offsets),
     )
-    return _begun(job, end, cluster_id)
+    return _begun(job, end, cluster_id, at)
 
 
-def _on_cluster(job: Job, timeout_s: float) -> tuple[str, Positions]:
-    """The id of the cluster, and what the group has committed there. Raises KlammError."""
-    lookup = ClusterLookup(_impatient(job, timeout_s))
-    try:
-        cluster_id = lookup.admin.describe_cluster().cluster_id
-        partitions = lookup.topics().partitions
-        return cluster_id, dict(lookup.committed(job.name, partitions)) if partitions else {}
-    finally:
-        lookup.close()
+def _end_here(was: Job, checkpoint: Checkpoint | None, lookup: ClusterLookup, at: Hook) -> _End | None:
+    """Where the last run stopped: by its checkpoint, or by its group if that is gone, damaged or too old."""
+    if checkpoint is not None:
+        try:
+            return _stopped(was, checkpoint, at)
+        except CheckpointBehindError:
+            return _committed(was, lookup)
+    if was.is_exactly_once and _committed(was, lookup) is not None:
+        _fenced(replace(sink_options(writing(was)), checkpoint=None), at)
+    return _committed(was, lookup)
+
+
+def _fenced(options: SinkOptions, at: Hook) -> tuple[Decision, ...]:
+    """Fence a run that is still active, and end what a crash has left open; then the decision stands."""
+    planned = protocol_of(options).plan(options)
+    at("fenced")
+    if getattr(planned, "lost", ()):
+        raise CheckpointError(
+            f"rows of batch {planned.last.batch_id} are missing, which was decided: run the job as it was, "
+            "to have them written"
+        )
+    decisions: tuple[Decision, ...] = planned.decisions
+    return decisions
+
+
+def _committed(job: Job, lookup: ClusterLookup) -> _End | None:
+    """What the job's group has committed."""
+    partitions = lookup.topics().partitions
+    start = lookup.committed(job.name, partitions) if partitions else {}
+    if not start:
+        return None
+    return _End(
+        start=start,
+        dead_start=None,
+        origin=f"the offsets that group {job.name} has committed"
+        + ("" if job.is_exactly_once else "; what was written after that commit is written again"),
+        loses_state=has_state(job.checkpoint),
+    )
 
 
 def _impatient(job: Job, timeout_s: float) -> SourceOptions:
@@ -133,19 +183,12 @@ def _as_it_was(job: Job, record: JobRecord | None) -> Job:
     )
 
 
-def _stopped(was: Job, checkpoint: Checkpoint) -> _End:
+def _stopped(was: Job, checkpoint: Checkpoint, at: Hook) -> _End:
     """Where a checkpoint's query stopped: its last batch has ended, was committed, or is run again."""
     done, repeats = checkpoint.is_done, 0
     if was.is_exactly_once:
-        options = sink_options(writing(was))
-        # Fences a run that is still active, and ends what a crash has left open; then the decision stands.
-        planned = protocol_of(options).plan(options)
-        if getattr(planned, "lost", ()):
-            raise CheckpointError(
-                f"rows of batch {checkpoint.batch_id} are missing, which was decided: run the job as it was, "
-                "to have them written"
-            )
-        done = done or is_decided(planned.decisions, checkpoint.key)
+        decisions = _fenced(sink_options(writing(was)), at)
+        done = done or is_decided(decisions, checkpoint.key)
     elif not done:
         repeats = _difference(checkpoint.next_offsets, checkpoint.end_offsets)
     batch_id = checkpoint.batch_id if done else checkpoint.batch_id - 1
@@ -156,8 +199,8 @@ def _stopped(was: Job, checkpoint: Checkpoint) -> _End:
     )
     start, dead = checkpoint.end_offsets if done else checkpoint.next_offsets, None
     if was.dead_letters is not None and checkpoint.source_count == 2 and batch_id >= 0:
-        rows, letters = read_entry(was.checkpoint, batch_id).sources
-        start, dead = from_json(rows), from_json(letters)
+        found = [from_json(item) for item in read_entry(was.checkpoint, batch_id).sources]
+        start, dead = found[0], found[-1]  # one source if dead letters were being taken out
     return _End(
         start=start, dead_start=dead, origin=origin, loses_state=checkpoint.has_state, repeats=repeats
     )
@@ -167,20 +210,16 @@ def _difference(start: Positions, end: Positions) -> int:
     return sum(max(0, offset - start.get(key, offset)) for key, offset in end.items())
 
 
-def _begun(job: Job, end: _End, cluster_id: str) -> Migration:
+def _begun(job: Job, end: _End, cluster_id: str, at: Hook) -> Migration:
     """Put the old checkpoint aside, and the new one in its place."""
     start = _of_topics(end.start, job)
-    former = None
-    if has_folder(job.checkpoint) and files_in(job.checkpoint):
-        former = move_aside(job.checkpoint)
     record = replace(record_of(job, cluster_id=cluster_id), start=start)
     if end.dead_start is not None:
         record = replace(record, dead_start=_of_topics(end.dead_start, job))
     try:
-        write_record(job.checkpoint, record)
+        former = replace_checkpoint(job.checkpoint, record, at=at)
     except OSError as error:
-        where = f"; the old checkpoint is {former}" if former else ""
-        raise KlammError(f"writing checkpoint {job.checkpoint} failed: {error}{where}") from error
+        raise KlammError(f"writing checkpoint {job.checkpoint} failed: {error}") from error
     return Migration(
         start=start, origin=end.origin, former=former, loses_state=end.loses_state, repeats=end.repeats
     )

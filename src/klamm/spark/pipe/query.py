@@ -197,9 +197,9 @@ def started(spark: SparkSession, job: Job) -> Any:
         writer = writer.trigger(availableNow=True)
     elif job.trigger != "continuous":
         writer = writer.trigger(processingTime=job.trigger)
-    query = writer.queryName(job.name).start()
+    # Before its first batch: what that one leaves behind is known by the name and the delivery of this job.
     keep_record(job, found, now)
-    return query
+    return writer.queryName(job.name).start()
 
 
 def partition_counts(job: Job) -> dict[str, int]:

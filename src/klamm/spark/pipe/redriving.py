@@ -24,6 +24,7 @@ from klamm.spark.options.options import for_client, sink_options, source_options
 from klamm.spark.pipe import dead_letters as names
 from klamm.spark.pipe.ends import reading, writing
 from klamm.spark.pipe.job import Job
+from klamm.spark.write.steps import Hook, nowhere
 
 GROUP_SUFFIX: Final = ".redrive"
 MARK: Final = "r1;"  # then ranges of offsets that were put back
@@ -69,8 +70,10 @@ class Redrive:
     left_count: int  # letters that stay
 
 
-def redrive(job: Job, wanted: LetterFilter, *, to: str | None, dry_run: bool, timeout_s: float) -> Redrive:
-    """Put letters back. Raises KlammError, ConfigError; then nothing was put back."""
+def redrive(
+    job: Job, wanted: LetterFilter, *, to: str | None, dry_run: bool, timeout_s: float, at: Hook = nowhere
+) -> Redrive:
+    """Put letters back; `at` is called at each step. Raises KlammError, ConfigError: nothing was put back."""
     if job.dead_letters is None:
         raise ConfigError(
             "source.dead_letters", "the job has no source.dead_letters: there is nothing to redrive"
@@ -96,12 +99,17 @@ def redrive(job: Job, wanted: LetterFilter, *, to: str | None, dry_run: bool, ti
         with Producer(settings) as producer:
             # A redrive that is still at work is fenced here; after this, what it has put back is known.
             producer.init_transactions()
+            at("begun")
             found = _chosen(job, wanted, to, client, admin, group)
             if found.letters:
                 with producer.transaction():
                     for letter in found.letters:
                         producer.send(*_put_back(letter, found.counts, job, to))
+                    producer.flush()
+                    at("sent")
                     producer.send_offsets_to_transaction(found.offsets, group)
+                    at("before the commit")
+                at("committed")
         return found.result
 
 

@@ -27,6 +27,7 @@ from klamm.spark.pipe.job import Job
 from klamm.spark.pipe.notes import ENDED, STOPPED, NotesKeeper
 from klamm.spark.pipe.notes import FAILED as FAILED_STATE
 from klamm.spark.pipe.query import started
+from klamm.spark.pipe.replacing import end_replacement
 from klamm.spark.read.positions import INITIAL
 from klamm.spark.read.progress import offset_tree, offsets_of
 
@@ -64,6 +65,8 @@ def run(
     started again without end; one that failed otherwise, until the same batch has failed TRIES_OF_A_BATCH
     times. `restarts` is how often a query is started again in a row instead, whatever the cause.
     """
+    if end_replacement(job.checkpoint):
+        say(f"a new checkpoint was not in its place yet, {job.checkpoint}: it is now")
     notes = NotesKeeper(job, clock or SystemClock(), say)
     state = FAILED_STATE
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from klamm.client.config import CONSUMER
@@ -15,6 +15,7 @@ from klamm.spark.pipe.checkpoints import Checkpoint, read_checkpoint
 from klamm.spark.pipe.job import Job
 from klamm.spark.pipe.notes import JobNotes, read_notes
 from klamm.spark.pipe.record import read_record
+from klamm.spark.pipe.replacing import whole_checkpoint
 from klamm.spark.pipe.survey import options_of
 from klamm.spark.read.lookup import ClusterLookup
 from klamm.spark.read.positions import LATEST, Positions
@@ -44,6 +45,7 @@ class JobStatus:
 
 def status_of(job: Job, *, timeout_s: float) -> JobStatus:
     """Ask the checkpoint and the cluster; changes nothing. Raises KlammError, ConfigError."""
+    job = replace(job, checkpoint=whole_checkpoint(job.checkpoint))
     source, _ = options_of(job, timeout_s)
     checkpoint = read_checkpoint(job.checkpoint)
     record = read_record(job.checkpoint)

@@ -21,10 +21,11 @@ from klamm.spark.pipe.fitting import JobStanding, standing
 from klamm.spark.pipe.job import Job
 from klamm.spark.pipe.plan import PlanFacts
 from klamm.spark.pipe.record import record_of
+from klamm.spark.pipe.replacing import whole_checkpoint
 from klamm.spark.read.lookup import ClusterLookup
 from klamm.spark.read.positions import EARLIEST, LATEST, Positions
 from klamm.spark.read.resolution import starting_positions
-from klamm.spark.write.decisions import sink_group
+from klamm.spark.write.decisions import decode_decisions, last_batch, sink_group
 from klamm.spark.write.slots import driver_id
 
 _TIMEOUT: Final = "default.api.timeout.ms"
@@ -79,6 +80,7 @@ def survey(job: Job, *, timeout_s: float, plan: PlanFacts | None = None) -> Surv
 
     With the `plan` of the query, as Spark makes it, its state is compared with that of the checkpoint.
     """
+    job = replace(job, checkpoint=whole_checkpoint(job.checkpoint))
     source, sink = options_of(job, timeout_s)
     lookup = ClusterLookup(source)
     try:
@@ -102,6 +104,8 @@ def _surveyed(
     problems = _missing(job, counts)
     found, misfit = _standing(job, cluster.cluster_id, plan)
     checkpoint = found.checkpoint
+    if misfit is None:
+        misfit = _behind(found, to_admin)
     partitions = [
         TopicPartition(topic, number) for topic in job.topics for number in range(counts[topic] or 0)
     ]
@@ -150,6 +154,21 @@ def _standing(job: Job, cluster_id: str, plan: PlanFacts | None) -> tuple[JobSta
         return standing(job, record_of(job, cluster_id=cluster_id, plan=plan)), None
     except CheckpointError as error:
         return JobStanding(checkpoint=None, record=None), str(error)
+
+
+def _behind(found: JobStanding, admin: Admin) -> str | None:
+    """Why the checkpoint knows less than the sink, if so."""
+    was = {} if found.record is None else found.record.settings
+    if found.checkpoint is None or was.get("delivery") != "exactly-once":
+        return None
+    decisions = decode_decisions(admin.list_group_offsets(sink_group(str(was["name"]))))
+    last = last_batch(decisions, found.checkpoint.query_id)
+    if last <= found.checkpoint.batch_id:
+        return None
+    return (
+        f"batch {last} is written, and the checkpoint ends with batch {found.checkpoint.batch_id}: it was "
+        "put back to an earlier state"
+    )
 
 
 def _counts(job: Job, from_admin: Admin, to_admin: Admin) -> dict[str, int | None]:

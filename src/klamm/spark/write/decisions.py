@@ -70,6 +70,11 @@ def is_decided(decisions: tuple[Decision, ...], key: BatchKey) -> bool:
     return any(decision.covers(key) for decision in decisions)
 
 
+def last_batch(decisions: Iterable[Decision], query_id: str) -> int:
+    """The last batch of a query that was decided; -1 if none was."""
+    return max((item.batch_id for item in decisions if item.query_id == query_id), default=-1)
+
+
 def fetch_decisions(client: Mapping[str, str], transactional_id: str) -> tuple[Decision, ...]:
     """Fetch the decisions; waits while a transaction that carries one is being completed."""
     return decode_decisions(sink_offsets(client, transactional_id))
@@ -127,6 +132,12 @@ def running_batch(checkpoint: str) -> BatchKey | None:
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
         return None  # of another kind, or on a file system that Python cannot read
     return BatchKey(str(query_id), max((int(name) for name in names if name.isdigit()), default=0))
+
+
+def has_ended(checkpoint: str, batch_id: int) -> bool:
+    """Whether Spark has noted the end of a batch."""
+    system, path = opened(f"{checkpoint.rstrip('/')}/commits/{batch_id}")
+    return bool(system.get_file_info(path).type == pafs.FileType.File)
 
 
 def text_of(location: str) -> str:

@@ -14,7 +14,16 @@ from klamm.errors import BrokerError, KlammError, KlammTimeoutError, ProducerFen
 from klamm.protocol.errors import ErrorCode
 from klamm.spark.options.options import SinkOptions
 from klamm.spark.setup.connections import admin, discard_producer, producer
-from klamm.spark.write.decisions import BatchKey, Decision, decode_decisions, running_batch, sink_group
+from klamm.spark.write.decisions import (
+    BatchKey,
+    Decision,
+    decode_decisions,
+    has_ended,
+    last_batch,
+    running_batch,
+    sink_group,
+    source_offsets,
+)
 
 FENCED: Final = (ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch)
 MANY_WRITERS: Final = (
@@ -29,6 +38,10 @@ Messages = Sequence[WriterCommitMessage | None]
 
 class SinkFencedError(KlammError):
     """A newer query, or a newer run of this one, uses the transactional id."""
+
+
+class CheckpointBehindError(KlammError):
+    """The sink has batches of this query that its checkpoint has not: it was put back to an earlier state."""
 
 
 class ManyWritersError(KlammError):
@@ -73,24 +86,42 @@ def fenced(options: SinkOptions, error: object) -> SinkFencedError:
 
 
 def check_owner(options: SinkOptions) -> None:
-    """Raise if another query has written with the transactional id since this one did.
+    """Raise if another query has written with the transactional id since this one, or this one later batches.
 
     Planning a batch fences other users of the id: an older query must stop before it fences the newer one.
     """
     own = None if options.checkpoint is None else running_batch(options.checkpoint)
-    if own is None or own.batch_id == 0:
-        return  # a query that begins takes the id over
+    if own is None:
+        return
     assert options.transactional_id is not None
     group = sink_group(options.transactional_id)
     found = decode_decisions(admin(options.client).list_group_offsets(group))
-    if not _are_others(found, own):
-        return
+    _check_not_behind(options, own, found)
+    if own.batch_id == 0 or not _are_others(found, own):
+        return  # a query that begins takes the id over
     # The decision of this query's own last batch may become visible a moment after its commit.
     with suppress(KlammTimeoutError):
         stable = admin(options.client).list_group_offsets(group, require_stable=True, timeout=SETTLING_S)
         found = decode_decisions(stable)
     if _are_others(found, own):
         raise fenced(options, f"the last batch is of query {found[0].query_id}, this is {own.query_id}")
+
+
+def _check_not_behind(options: SinkOptions, own: BatchKey, found: Sequence[Decision]) -> None:
+    """A batch with the number of one that was written would be taken for that one, and be left out."""
+    last = last_batch(found, own.query_id)
+    if last < own.batch_id:
+        return
+    behind = last > own.batch_id
+    if options.commit_group and options.checkpoint and not has_ended(options.checkpoint, own.batch_id):
+        ends = source_offsets(options.checkpoint, own.batch_id)
+        written = admin(options.client).list_group_offsets(options.commit_group, sorted(ends))
+        behind = behind or any(written[key].offset != end for key, end in ends.items() if key in written)
+    if behind:
+        raise CheckpointBehindError(
+            f"batch {last} of query {own.query_id} is written, and checkpoint {options.checkpoint} plans "
+            f"batch {own.batch_id} without knowing of it: it was put back to an earlier state"
+        )
 
 
 def _are_others(found: Sequence[Decision], own: BatchKey) -> bool:

@@ -208,6 +208,25 @@ def test_a_checkpoint_that_cannot_be_read_ends_the_job_with_its_own_code(
     assert "klamm pipe migrate" in str(failed.value)
 
 
+@pytest.mark.parametrize(
+    ("lost", "reason"),
+    [
+        ("offsets/5", r"batch 5 has ended, and offsets/5 is missing"),
+        ("offsets", r"batch 5 has ended, and offsets/5 is missing"),
+        ("metadata", r"it has batches, and no metadata"),
+    ],
+)
+def test_a_checkpoint_without_a_part_is_not_taken_for_another_one(kept: Kept, lost: str, reason: str) -> None:
+    kept.batch(4, {"orders": {"0": 5}})
+    kept.batch(5, {"orders": {"0": 9}})
+    gone = kept.folder / lost
+    for file in [gone] if gone.is_file() else gone.iterdir():
+        file.unlink()
+    with pytest.raises(JobFailedError, match=reason) as failed:
+        kept.fitted(on(kept), 1)
+    assert failed.value.exit_code == NEEDS_CHECKPOINT
+
+
 def test_a_checkpoint_of_another_job_is_refused(kept: Kept) -> None:
     kept.batch(5, {"payments": {"0": 9}})
     write_record(str(kept.folder), record_of(on(kept, source={"topics": "payments"})))

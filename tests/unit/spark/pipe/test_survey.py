@@ -12,11 +12,14 @@ from typer.testing import CliRunner
 
 import klamm
 from klamm.cli.pipe import app
+from klamm.client.admin.model import CommittedOffset
+from klamm.groups.sinks import MARK
 from klamm.protocol.types import TopicPartition
 from klamm.spark.pipe.failures import NEEDS_CHECKPOINT
 from klamm.spark.pipe.job import Job, job_of, load_job
 from klamm.spark.pipe.record import record_of, write_record
 from klamm.spark.pipe.survey import missing_topics, survey
+from klamm.spark.write.decisions import sink_group
 from unit.spark.world import World
 
 PATIENCE_S = 30.0
@@ -243,8 +246,9 @@ def test_a_new_checkpoint_starts_where_the_old_one_stopped(checked: Checked, tmp
     assert seen.exit_code == 0, seen.output
     assert "would read   3 offsets now" in seen.output
     again = CliRunner().invoke(app, ["migrate", str(path)])
-    assert again.exit_code == 1
-    assert "has no batch yet, and starts where another one stopped: run the job" in again.output
+    assert again.exit_code == 0, again.output
+    assert f"the first batch starts at {checked.origin}-0 at 2" in again.output
+    assert "it has no batch yet, and nothing was changed" in again.output
 
 
 def test_a_new_checkpoint_starts_at_the_offsets_of_the_group_if_the_old_one_is_gone(
@@ -260,6 +264,40 @@ def test_a_new_checkpoint_starts_at_the_offsets_of_the_group_if_the_old_one_is_g
     assert made.exit_code == 0, made.output
     assert f"starts at {checked.origin}-0 at 3, {checked.origin}-1 at 0" in made.output
     assert f"taken from   the offsets that group {checked.name} has committed" in made.output
+
+
+def test_a_damaged_checkpoint_of_a_migrated_job_is_replaced_by_the_offsets_of_the_group(
+    checked: Checked, tmp_path: Path
+) -> None:
+    checked.world.fill(checked.origin, [b"x"] * 5)
+    path = written(checked, tmp_path).rename(tmp_path / f"{checked.name}.toml")
+    record = replace(record_of(load_job(path)), start=checked.at(1, 0))
+    checked.ran_to(0, 2, 0)
+    write_record(str(checked.checkpoint), record)
+    (checked.checkpoint / "offsets" / "0").write_text("v1\n")
+    checked.world.admin.alter_group_offsets(checked.name, checked.at(2, 0)).unwrap()
+    made = CliRunner().invoke(app, ["migrate", str(path)])
+    assert made.exit_code == 0, made.output
+    assert f"starts at {checked.origin}-0 at 2, {checked.origin}-1 at 0" in made.output
+    assert (tmp_path / "checkpoint.1" / "offsets" / "0").exists()
+
+
+def test_a_checkpoint_from_a_backup_is_replaced_by_the_offsets_of_the_group(
+    checked: Checked, tmp_path: Path
+) -> None:
+    checked.world.fill(checked.origin, [b"x"] * 5)
+    path = written(checked, tmp_path).rename(tmp_path / f"{checked.name}.toml")
+    checked.ran_to(3, 2, 0)
+    write_record(str(checked.checkpoint), record_of(load_job(path)))
+    decision = {TopicPartition(checked.target, 0): CommittedOffset(5, -1, f"{MARK}q1")}
+    checked.world.admin.alter_group_offsets(sink_group(checked.name), decision).unwrap()
+    checked.world.admin.alter_group_offsets(checked.name, checked.at(4, 0)).unwrap()
+    seen = CliRunner().invoke(app, ["check", str(path)])
+    assert seen.exit_code == NEEDS_CHECKPOINT, seen.output
+    assert "batch 5 is written, and the checkpoint ends with batch 3" in seen.output
+    made = CliRunner().invoke(app, ["migrate", str(path)])
+    assert made.exit_code == 0, made.output
+    assert f"starts at {checked.origin}-0 at 4, {checked.origin}-1 at 0" in made.output
 
 
 def test_a_checkpoint_of_the_official_connector_is_adopted(checked: Checked, tmp_path: Path) -> None:
