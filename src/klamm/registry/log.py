@@ -21,6 +21,8 @@ _POLL_S: Final = 1.0
 _TIMEOUT_S: Final = 30.0
 _TAKEOVERS: Final = 5  # of one write, while other registries write as well
 _RETRY_S: Final = 1.0
+# Twice the largest request: a schema is JSON in JSON, whose quotation marks are escaped.
+_MAX_RECORD_BYTES: Final = 16 * 1024 * 1024
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +64,11 @@ class SchemasLog:
     def _require_topic(self, admin: klamm.Admin) -> None:
         with suppress(klamm.TopicAlreadyExistsError):
             admin.create_topics(
-                klamm.NewTopic(self._topic, partitions=1, configs={"cleanup.policy": "compact"})
+                klamm.NewTopic(
+                    self._topic,
+                    partitions=1,
+                    configs={"cleanup.policy": "compact", "max.message.bytes": str(_MAX_RECORD_BYTES)},
+                )
             )
         admin.wait_for_topics(self._topic)
         found = admin.describe_topics(self._topic)[self._topic]
@@ -91,6 +97,9 @@ class SchemasLog:
                 records = decide()
                 if records:
                     self._append(records)
+            except klamm.RecordTooLargeError as error:
+                self._give_up_writing()
+                raise RegistryError(413, self._too_large(records)) from error
             except (klamm.KlammTimeoutError, klamm.NoBrokersError) as error:
                 self._give_up_writing()
                 raise RegistryError(50002, f"topic {self._topic} was not written in time: {error}") from error
@@ -106,9 +115,21 @@ class SchemasLog:
             50003, f"topic {self._topic} could not be written, try again: {refusal}"
         ) from refusal
 
+    def _too_large(self, records: tuple[RegistryRecord, ...]) -> str:
+        size = max(len(key) + len(value or b"") for key, value in map(encode, records))
+        advice = f"klamm topics alter {self._topic} --config max.message.bytes={_MAX_RECORD_BYTES} allows it"
+        if size >= _MAX_RECORD_BYTES:
+            advice = f"the largest that this registry writes has {_MAX_RECORD_BYTES}"
+        return f"the schema is too large: topic {self._topic} takes no record of {size} bytes; {advice}"
+
     def _take_over(self) -> None:
         producer = klamm.Producer(
-            {**self._settings, "transactional.id": f"klamm-registry-{self._topic}", "linger.ms": 0}
+            {
+                **self._settings,
+                "transactional.id": f"klamm-registry-{self._topic}",
+                "linger.ms": 0,
+                "max.request.size": _MAX_RECORD_BYTES,
+            }
         )
         try:
             producer.init_transactions(timeout=_TIMEOUT_S)

@@ -148,3 +148,28 @@ def test_a_topic_that_forgets_is_refused() -> None:
             RegistryServer({"bootstrap.servers": broker.bootstrap}),
         ):
             pass
+
+
+def record_schema(size: int) -> dict[str, str]:
+    """A schema whose text has so many bytes at least."""
+    return {"schema": json.dumps({"type": "record", "name": "Large", "doc": "d" * size, "fields": []})}
+
+
+def test_a_schema_of_several_megabytes_is_registered_and_read(url: str) -> None:
+    large = record_schema(5 * 1024 * 1024)
+    status, registered = ask(url, "POST", "/subjects/large/versions", large)
+    assert status == 200, registered["message"]
+    assert ask(url, "GET", f"/schemas/ids/{registered['id']}")[1]["schema"] == registered["schema"]
+
+
+def test_a_schema_that_the_topic_does_not_take_is_refused_with_what_to_do() -> None:
+    with klamm.Broker() as broker:
+        with klamm.Admin(bootstrap_servers=broker.bootstrap) as admin:
+            configs = {"cleanup.policy": "compact", "max.message.bytes": "1000000"}
+            admin.create_topics(klamm.NewTopic("_schemas", 1, configs=configs))
+        with RegistryServer({"bootstrap.servers": broker.bootstrap}) as server:
+            path = "/subjects/large/versions"
+            status, refusal = ask(server.url, "POST", path, record_schema(2_000_000))
+            assert (status, refusal["error_code"]) == (413, 413)
+            assert "klamm topics alter _schemas --config max.message.bytes=" in refusal["message"]
+            assert ask(server.url, "POST", path, INT)[0] == 200
