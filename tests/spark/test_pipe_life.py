@@ -63,7 +63,7 @@ class Life(Living):
         assert "klamm pipe migrate" in str(refused.value)
 
     def forget_last_end(self) -> None:
-        """As a kill leaves it after the commit of the transaction, before Spark notes the end of the batch."""
+        """As a kill leaves it after the transaction's commit, before Spark notes the end of the batch."""
         commits = self.folder / "checkpoint" / "commits"
         last = max(int(file.name) for file in commits.glob("[0-9]*"))
         for name in (f"{last}", f".{last}.crc"):

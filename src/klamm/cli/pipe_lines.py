@@ -108,18 +108,30 @@ def standing(job: Job, status: JobStatus, now_ms: int) -> list[str]:
         lines.append(f"progress     batch {checkpoint.batch_id} {what}")
     else:
         lines.append(f"progress     none: checkpoint {job.checkpoint} has no batch")
-    known = [count for count in status.lag.values() if count is not None]
-    more = "" if len(known) == len(status.lag) else f", {len(status.lag) - len(known)} of them not known"
-    lines.append(
-        f"lag          {_number(sum(known), 'offset')} in {_number(len(status.lag), 'partition')}{more}"
-    )
+    known = [count for count in (status.lag or {}).values() if count is not None]
+    lines.append(f"lag          {_lag(status.lag)}")
+    if status.held_back:
+        lines.append(
+            f"held back    {_number(status.held_back, 'offset')} behind transactions that are open: they are "
+            "not in the lag"
+        )
     if status.oldest_unread_ms is not None:
         least = "" if status.is_oldest_known else "at least "
         age = _ago(status.oldest_unread_ms, now_ms)
         lines.append(f"oldest       unread record: {least}{age} old, of {_instant(status.oldest_unread_ms)}")
     elif sum(known):
         lines.append("oldest       unread record: not known, none came within 5 s")
-    return lines
+    return lines + [f"problem      {text}" for text in status.problems]
+
+
+def _lag(lag: Mapping[Any, int | None] | None) -> str:
+    known = [count for count in (lag or {}).values() if count is not None]
+    if lag is None or not known:
+        return "not known"
+    total, where = _number(sum(known), "offset"), _number(len(known), "partition")
+    if len(known) == len(lag):
+        return f"{total} in {where}"
+    return f"at least {total}: {where} of {len(lag)} known"
 
 
 def _state(notes: JobNotes | None, now_ms: int) -> str:
@@ -129,7 +141,10 @@ def _state(notes: JobNotes | None, now_ms: int) -> str:
     if notes.state != "running":
         return f"{notes.state} {ago} ago, at {last}"
     if now_ms - notes.updated_ms > SILENT_MS:
-        return f"no sign since {last} ({ago} ago): it was killed, or its machine is gone ({notes.place})"
+        return (
+            f"no sign since {last} ({ago} ago): it was killed, its machine is gone, or it waits for "
+            f"the cluster ({notes.place})"
+        )
     return f"running since {_instant(notes.run_since_ms)} ({notes.place})"
 
 

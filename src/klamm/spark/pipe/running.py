@@ -24,7 +24,7 @@ from klamm.spark.pipe.failures import (
     is_outage,
 )
 from klamm.spark.pipe.job import Job
-from klamm.spark.pipe.notes import ENDED, STOPPED, NotesKeeper
+from klamm.spark.pipe.notes import ENDED, EVERY_MS, STOPPED, NotesKeeper
 from klamm.spark.pipe.notes import FAILED as FAILED_STATE
 from klamm.spark.pipe.query import started
 from klamm.spark.pipe.replacing import end_replacement
@@ -125,7 +125,16 @@ def _run(
             raise JobFailedError(f"the batch failed {tries} times: {cause}", BAD_BATCH) from failed
         pause_s = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 10))
         say(f"{cause}; starting again in {pause_s:g} s")
-        sleep(pause_s)
+        _pause(pause_s, notes, sleep)
+
+
+def _pause(pause_s: float, notes: NotesKeeper, sleep: Callable[[float], None]) -> None:
+    """Wait, and leave signs of life meanwhile."""
+    left_s = pause_s
+    while left_s > 0:
+        notes.look()
+        sleep(min(left_s, EVERY_MS / 1000))
+        left_s -= EVERY_MS / 1000
 
 
 def _is_unknown_topic(error: KlammError) -> bool:

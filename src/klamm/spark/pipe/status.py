@@ -9,16 +9,17 @@ from typing import Final
 
 from klamm.client.config import CONSUMER
 from klamm.client.consumer.consumer import Consumer
+from klamm.errors import KlammError
 from klamm.protocol.types import TopicPartition
 from klamm.spark.options.options import SourceOptions, for_client
-from klamm.spark.pipe.checkpoints import Checkpoint, read_checkpoint
+from klamm.spark.pipe.checkpoints import Checkpoint, CheckpointError, read_checkpoint
 from klamm.spark.pipe.job import Job
 from klamm.spark.pipe.notes import JobNotes, read_notes
-from klamm.spark.pipe.record import read_record
+from klamm.spark.pipe.record import JobRecord, RecordError, read_record
 from klamm.spark.pipe.replacing import whole_checkpoint
-from klamm.spark.pipe.survey import options_of
+from klamm.spark.pipe.survey import lost_offsets, options_of
 from klamm.spark.read.lookup import ClusterLookup
-from klamm.spark.read.positions import LATEST, Positions
+from klamm.spark.read.positions import EARLIEST, LATEST, Positions
 
 _MOST_LOOKS: Final = 50  # partitions whose oldest unread record is looked at
 _FIRST_RECORD_S: Final = 5.0
@@ -30,9 +31,11 @@ class JobStatus:
 
     notes: JobNotes | None
     checkpoint: Checkpoint | None
-    lag: Mapping[TopicPartition, int | None]
+    lag: Mapping[TopicPartition, int | None] | None
     oldest_unread_ms: int | None  # the timestamp of the oldest record found that the job has not read
     is_oldest_known: bool
+    held_back: int = 0  # offsets behind transactions that are open: nobody reads them yet
+    problems: tuple[str, ...] = ()  # why something is not known, or the job cannot go on
 
     @property
     def uncounted(self) -> int:
@@ -44,11 +47,25 @@ class JobStatus:
 
 
 def status_of(job: Job, *, timeout_s: float) -> JobStatus:
-    """Ask the checkpoint and the cluster; changes nothing. Raises KlammError, ConfigError."""
+    """Ask the checkpoint and the cluster; changes nothing. Raises ConfigError.
+
+    What one of them does not tell is not known, and a problem says why.
+    """
     job = replace(job, checkpoint=whole_checkpoint(job.checkpoint))
     source, _ = options_of(job, timeout_s)
-    checkpoint = read_checkpoint(job.checkpoint)
-    record = read_record(job.checkpoint)
+    checkpoint, record, problems = None, None, []
+    try:
+        checkpoint, record = read_checkpoint(job.checkpoint), read_record(job.checkpoint)
+    except (CheckpointError, RecordError) as error:
+        problems.append(str(error))
+    status = JobStatus(
+        notes=read_notes(job.checkpoint),
+        checkpoint=checkpoint,
+        lag=None,
+        oldest_unread_ms=None,
+        is_oldest_known=False,
+        problems=tuple(problems),
+    )
     position: Positions = {}
     if checkpoint is not None:
         position = checkpoint.next_offsets
@@ -56,20 +73,44 @@ def status_of(job: Job, *, timeout_s: float) -> JobStatus:
         position = record.start
     lookup = ClusterLookup(source)
     try:
-        topics = lookup.topics()
-        ends = lookup.offsets(dict.fromkeys(topics.partitions, LATEST))
+        return _with_lag(status, source, lookup, position, record)
+    except KlammError as error:
+        return replace(status, problems=(*problems, str(error)))
     finally:
         lookup.close()
-    lag = {key: max(0, end - position[key]) if key in position else None for key, end in sorted(ends.items())}
+
+
+def _with_lag(
+    status: JobStatus,
+    source: SourceOptions,
+    lookup: ClusterLookup,
+    position: Positions,
+    record: JobRecord | None,
+) -> JobStatus:
+    cluster_id = lookup.admin.describe_cluster().cluster_id
+    if record is not None and record.cluster_id not in (None, cluster_id):
+        problem = f"the checkpoint is of cluster {record.cluster_id}, this is cluster {cluster_id}"
+        return replace(status, problems=(*status.problems, problem))
+    partitions = sorted(lookup.topics().partitions)
+    firsts = lookup.offsets(dict.fromkeys(partitions, EARLIEST))
+    ends = lookup.offsets(dict.fromkeys(partitions, LATEST))
+    last = lookup.admin.list_offsets(dict.fromkeys(partitions, LATEST)).unwrap()
+    if position:
+        position = {key: position.get(key, firsts[key]) for key in partitions}  # a partition more
+    lost = lost_offsets(position, firsts, ends)
+    lag = {
+        key: ends[key] - position[key] if firsts[key] <= position.get(key, -1) <= ends[key] else None
+        for key in partitions
+    }
     behind = [key for key, count in lag.items() if count]
     times = _first_times(source, {key: position[key] for key in behind[:_MOST_LOOKS]})
-    is_known = len(times) == len(behind) and None not in lag.values()
-    return JobStatus(
-        notes=read_notes(job.checkpoint),
-        checkpoint=checkpoint,
+    return replace(
+        status,
         lag=lag,
         oldest_unread_ms=min(times.values(), default=None),
-        is_oldest_known=is_known,
+        is_oldest_known=len(times) == len(behind) and None not in lag.values(),
+        held_back=sum(max(0, last[key].offset - ends[key]) for key in partitions),
+        problems=(*status.problems, *lost),
     )
 
 

@@ -114,10 +114,10 @@ def _surveyed(
     committed = lookup.committed(job.name, partitions) if partitions else {}
     if checkpoint is not None:
         start = {key: checkpoint.next_offsets.get(key, firsts[key]) for key in partitions}
-        lost = _lost(start, firsts, ends)
+        lost = lost_offsets(start, firsts, ends)
     elif found.record is not None and found.record.start is not None:
         start = {key: found.record.start.get(key, firsts[key]) for key in partitions}
-        lost = _lost(start, firsts, ends)
+        lost = lost_offsets(start, firsts, ends)
     else:
         start = starting_positions(source, lookup, partitions) if partitions else {}
         lost = []
@@ -198,7 +198,8 @@ def _missing(job: Job, counts: Mapping[str, int | None]) -> list[str]:
     ]
 
 
-def _lost(start: Positions, firsts: Positions, ends: Positions) -> list[str]:
+def lost_offsets(start: Positions, firsts: Positions, ends: Positions) -> list[str]:
+    """A line for each partition in which the job cannot go on where it is."""
     return [
         f"{key}: the checkpoint continues at offset {offset}, and the log has offsets {firsts[key]} to "
         f"{ends[key] - 1}: records were deleted, or the topic was created again"
