@@ -243,7 +243,7 @@ def _run(job: Job, master: str | None, restarts: int | None, as_json: bool) -> N
 def _run_until_stopped(job: Job, master: str | None, restarts: int | None, as_json: bool) -> None:
     from klamm.spark.pipe.failures import JobFailedError  # noqa: PLC0415 - an extra
     from klamm.spark.pipe.running import run as run_job  # noqa: PLC0415
-    from klamm.spark.pipe.survey import missing_topics  # noqa: PLC0415
+    from klamm.spark.pipe.survey import missing_at_start  # noqa: PLC0415
 
     def report(batch: Mapping[str, Any]) -> None:
         echo(json.dumps(batch) if as_json else batch_line(batch))
@@ -253,7 +253,7 @@ def _run_until_stopped(job: Job, master: str | None, restarts: int | None, as_js
 
     # Before Spark starts, which takes its time.
     with clear_errors():
-        missing = missing_topics(job, timeout_s=CONTACT_S)
+        missing = missing_at_start(job, timeout_s=CONTACT_S)
     if missing:
         fail("; ".join(missing))
     for name in job.loops:

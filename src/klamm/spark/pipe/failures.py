@@ -65,7 +65,7 @@ class JobFailedError(Exception):
 def final_code(text: str, *, is_analysis: bool = False) -> int | None:
     """The exit code of a failure that starting again does not mend; None for one that may pass."""
     if is_analysis:
-        return MISUSED
+        return None if is_outage(text) else MISUSED
     said = _said(text)
     if _BAD_RECORD.search(said):
         return BAD_RECORD
@@ -94,7 +94,7 @@ def cause_of(text: str) -> str:
     said = _said(text)
     bad_record = _BAD_RECORD.search(said)
     if bad_record is not None:
-        return f"{bad_record[0]}; set source.dead_letters to keep such records"
+        return f"{_STATES.sub('', bad_record[0])}; set source.dead_letters to keep such records"
     lines = said.splitlines()
     own = [found for found in map(_OWN.match, lines) if found is not None]
     if own:

@@ -178,7 +178,7 @@ class _Progress:
         last = query.lastProgress
         if last is not None and last["batchId"] > self._last:
             for progress in query.recentProgress:
-                if progress["batchId"] > self._last and progress["numInputRows"]:
+                if progress["batchId"] > self._last and _has_run(progress):
                     self._last = progress["batchId"]
                     self.count += 1
                     self._since_ms, self._silent_ms = self._clock.now_ms(), SILENT_MS
@@ -203,6 +203,11 @@ class _Progress:
             return
         self._silent_ms = passed_ms + min(passed_ms, MAX_SILENT_MS)
         self._say(f"no batch has ended for {passed_ms / 1000:.0f} s; Spark says: {doing}")
+
+
+def _has_run(progress: Any) -> bool:
+    """Whether a batch ended, perhaps one without records: a watermark closes windows in such ones."""
+    return bool(progress["numInputRows"]) or "addBatch" in progress["durationMs"]
 
 
 def summary(progress: Any) -> dict[str, Any]:

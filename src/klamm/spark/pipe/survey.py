@@ -12,6 +12,7 @@ from klamm.client.config import ADMIN
 from klamm.errors import BrokerError
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
+from klamm.schemas.registry_client import SchemaRegistryError
 from klamm.spark.options.limits import Named
 from klamm.spark.options.options import SinkOptions, SourceOptions, for_client, sink_options, source_options
 from klamm.spark.pipe.changes import JobChange
@@ -25,6 +26,7 @@ from klamm.spark.pipe.replacing import whole_checkpoint
 from klamm.spark.read.lookup import ClusterLookup
 from klamm.spark.read.positions import EARLIEST, LATEST, Positions
 from klamm.spark.read.resolution import starting_positions
+from klamm.spark.schemas.options import read_schemas
 from klamm.spark.write.decisions import decode_decisions, last_batch, sink_group
 from klamm.spark.write.slots import driver_id
 
@@ -65,14 +67,18 @@ def options_of(job: Job, timeout_s: float) -> tuple[SourceOptions, SinkOptions]:
     )
 
 
-def missing_topics(job: Job, *, timeout_s: float) -> list[str]:
-    """A line for each topic of the job that does not exist. Raises KlammError when the cluster is away."""
+def missing_at_start(job: Job, *, timeout_s: float) -> list[str]:
+    """A line for each topic of the job that does not exist, or for its schemas.
+
+    Raises KlammError when the cluster is away, ConfigError when the registry does not have the schema.
+    """
     source, sink = options_of(job, timeout_s)
     with (
         Admin(for_client(source.client, ADMIN)) as from_admin,
         Admin(for_client(sink.client, ADMIN)) as to_admin,
     ):
-        return _missing(job, _counts(job, from_admin, to_admin))
+        missing = _missing(job, _counts(job, from_admin, to_admin))
+    return missing or _without_schemas(source)
 
 
 def survey(job: Job, *, timeout_s: float, plan: PlanFacts | None = None) -> Survey:
@@ -101,7 +107,7 @@ def _surveyed(
     admin = lookup.admin
     cluster = admin.describe_cluster()
     counts = _counts(job, admin, to_admin)
-    problems = _missing(job, counts)
+    problems = _missing(job, counts) or _without_schemas(source)
     found, misfit = _standing(job, cluster.cluster_id, plan)
     checkpoint = found.checkpoint
     if misfit is None:
@@ -188,6 +194,17 @@ def _described(admin: Admin, names: tuple[str, ...]) -> dict[str, int | None]:
         else:
             raise error
     return found
+
+
+def _without_schemas(source: SourceOptions) -> list[str]:
+    """Why the registry does not tell the schemas of the values, if so."""
+    if source.schemas is None:
+        return []
+    try:
+        read_schemas(source.schemas, source.subscription.names)
+    except SchemaRegistryError as error:
+        return [str(error)]
+    return []
 
 
 def _missing(job: Job, counts: Mapping[str, int | None]) -> list[str]:

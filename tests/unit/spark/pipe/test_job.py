@@ -160,7 +160,7 @@ def test_ctrl_c_ends_a_job_that_waits_for_its_cluster_as_any_other(
     def interrupted(*_args: Any, **_settings: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("klamm.spark.pipe.survey.missing_topics", interrupted)
+    monkeypatch.setattr("klamm.spark.pipe.survey.missing_at_start", interrupted)
     path = tmp_path / "revenue.toml"
     path.write_text(FILE)
     stopped = CliRunner().invoke(app, ["run", str(path)])

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from klamm.clock import ManualClock
 from klamm.errors import KlammTimeoutError
 from klamm.spark.pipe import running
+from klamm.spark.pipe.dead_letters import WRITTEN
 from klamm.spark.pipe.failures import BAD_BATCH, FAILED, JobFailedError
 from klamm.spark.pipe.job import job_of
 from klamm.spark.pipe.notes import EVERY_MS, read_notes
@@ -154,6 +155,21 @@ def test_a_number_of_restarts_is_for_every_cause(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(JobFailedError, match="describing topics timed out") as failed:
         run.start(restarts=2)
     assert failed.value.exit_code == FAILED
+
+
+def test_a_batch_without_records_counts_and_a_trigger_without_a_batch_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closing = {**progress(1), "numInputRows": 0, "durationMs": {"addBatch": 3}}
+    closing["observedMetrics"] = {WRITTEN: {"count": 7}}
+    idle = {**progress(2), "numInputRows": 0, "durationMs": {"latestOffset": 3}}
+    query = Query(None, batches=1)
+    query.recentProgress += [closing, idle]
+    run = Run(monkeypatch, lambda: query)
+    run.start()
+    found = read_notes(JOB.checkpoint)
+    assert found is not None
+    assert (run.batches, found.batches, found.written, found.last_batch) == (2, 2, 7, 1)
 
 
 def test_a_query_that_ends_no_batch_says_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:

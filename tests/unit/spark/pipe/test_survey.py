@@ -15,10 +15,11 @@ from klamm.cli.pipe import app
 from klamm.client.admin.model import CommittedOffset
 from klamm.groups.sinks import MARK
 from klamm.protocol.types import TopicPartition
+from klamm.registry.server import RegistryServer
 from klamm.spark.pipe.failures import NEEDS_CHECKPOINT
 from klamm.spark.pipe.job import Job, job_of, load_job
 from klamm.spark.pipe.record import record_of, write_record
-from klamm.spark.pipe.survey import missing_topics, survey
+from klamm.spark.pipe.survey import missing_at_start, survey
 from klamm.spark.write.decisions import sink_group
 from unit.spark.world import World
 
@@ -119,7 +120,7 @@ def test_topics_that_do_not_exist_are_named(checked: Checked) -> None:
         "topic no-such-topic does not exist",
         "topic no-such-letters does not exist",
     ]
-    assert missing_topics(job, timeout_s=PATIENCE_S) == list(found.problems)
+    assert missing_at_start(job, timeout_s=PATIENCE_S) == list(found.problems)
     assert not {"no-such-topic", "no-such-letters"} & set(checked.world.admin.list_topics())
 
 
@@ -203,6 +204,23 @@ def test_a_cluster_that_does_not_answer_ends_the_check_in_time(checked: Checked,
     assert seen.exit_code == 1
     assert "no bootstrap server can be reached: 127.0.0.1:1" in seen.output
     assert CliRunner().invoke(app, ["check", "--offline", str(path)]).exit_code == 0
+
+
+def test_a_registry_that_does_not_answer_or_has_no_such_schema_is_found_without_spark(
+    checked: Checked, tmp_path: Path
+) -> None:
+    path = written(checked, tmp_path)
+    text = path.read_text().replace("[sink]", 'format = "avro"\n[sink]')
+    path.write_text(f'schema_registry = "http://127.0.0.1:1"\n{text}')
+    seen = CliRunner().invoke(app, ["check", str(path)])
+    assert seen.exit_code == 1, seen.output
+    assert "problem      the schema registry did not answer GET http://127.0.0.1:1/subjects" in seen.output
+    assert CliRunner().invoke(app, ["run", str(path)]).exit_code == 1
+    with RegistryServer({"bootstrap.servers": checked.world.bootstrap}) as registry:
+        path.write_text(f'schema_registry = "{registry.url}"\n{text}')
+        seen = CliRunner().invoke(app, ["run", str(path)])
+    assert seen.exit_code == 2
+    assert f"the schema registry has no subject {checked.origin}-value" in seen.output
 
 
 def test_the_checkpoint_beside_the_job_is_compared_with_it(checked: Checked, tmp_path: Path) -> None:
