@@ -155,12 +155,7 @@ class Connection:
         else:
             self._take_in(data)
         if self._sender.unsent:
-            outbox = self._outbox
-            if outbox.left_at_once:
-                outbox.left_at_once -= 1
-                self._sender.flush()
-            else:
-                self.turn_soon()
+            self._outbox.send(self._sender)
         memory = self._memory
         is_usual = frame is not None and not self._undecided and not self._intake.is_paused
         if not is_usual or memory.held_bytes >= memory.limit_bytes:

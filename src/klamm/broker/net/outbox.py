@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 class Outbox:
     """Connections with something to send."""
 
-    __slots__ = ("_is_turn_due", "_left_bytes", "_loop", "_streaming", "_waiting", "blocked", "left_at_once")
+    __slots__ = ("_is_turn_due", "_left_at_once", "_left_bytes", "_loop", "_streaming", "_waiting", "blocked")
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
@@ -41,7 +41,15 @@ class Outbox:
         self._left_bytes = TURN_BYTES  # of this turn
         self._is_turn_due = False
         self.blocked = 0  # connections whose clients do not read what is sent
-        self.left_at_once = AT_ONCE  # until the next turn
+        self._left_at_once = AT_ONCE  # until the next turn
+
+    def send(self, sender: ResponseSender) -> None:
+        """Send what was put down: now, or with the end of this turn."""
+        if self._left_at_once:
+            self._left_at_once -= 1
+            sender.flush()
+        else:
+            sender.connection.turn_soon()
 
     def add(self, connection: Connection) -> None:
         """Call its `take_turn` in the next turn of the loop, together with those of other connections."""
@@ -55,7 +63,7 @@ class Outbox:
             self._take_turns()
 
     def _take_turns(self) -> None:
-        self.left_at_once = AT_ONCE
+        self._left_at_once = AT_ONCE
         waiting, self._waiting = self._waiting, []
         for connection in waiting:
             try:
