@@ -6,6 +6,7 @@ some letters stay behind others: the metadata of the offset has the ranges above
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from klamm.client.consumer.consumer import Consumer
 from klamm.client.consumer.records import ConsumerRecord
 from klamm.client.producer.producer import Producer
 from klamm.config import ConfigError
-from klamm.errors import KlammError
+from klamm.errors import KlammError, KlammTimeoutError
 from klamm.protocol.types import TopicPartition
 from klamm.spark.options.options import for_client, sink_options, source_options
 from klamm.spark.pipe import dead_letters as names
@@ -49,7 +50,7 @@ class LetterFilter:
     limit: int | None = None
 
     def fits(self, letter: Mapping[str, str]) -> bool:
-        offset = int(letter.get(names.OFFSET, "-1"))
+        offset = _number(letter.get(names.OFFSET), -1)
         return (
             self.topic in (None, letter.get(names.TOPIC))
             and (self.partition is None or letter.get(names.PARTITION) == str(self.partition))
@@ -89,7 +90,7 @@ def redrive(
     group = job.name + GROUP_SUFFIX
     with Admin({**for_client(client, ADMIN), **limits}) as admin:
         if dry_run:
-            return _chosen(job, wanted, to, client, admin, group).result
+            return _chosen(job, wanted, to, client, admin, group, timeout_s).result
         settings = {
             **for_client(client, PRODUCER),
             "transactional.id": group,
@@ -100,7 +101,7 @@ def redrive(
             # A redrive that is still at work is fenced here; after this, what it has put back is known.
             producer.init_transactions()
             at("begun")
-            found = _chosen(job, wanted, to, client, admin, group)
+            found = _chosen(job, wanted, to, client, admin, group, timeout_s)
             if found.letters:
                 with producer.transaction():
                     for letter in found.letters:
@@ -122,7 +123,13 @@ class _Chosen:
 
 
 def _chosen(
-    job: Job, wanted: LetterFilter, to: str | None, client: Mapping[str, str], admin: Admin, group: str
+    job: Job,
+    wanted: LetterFilter,
+    to: str | None,
+    client: Mapping[str, str],
+    admin: Admin,
+    group: str,
+    timeout_s: float,
 ) -> _Chosen:
     assert job.dead_letters is not None
     described = admin.describe_topics([job.dead_letters]).unwrap()[job.dead_letters]
@@ -140,7 +147,7 @@ def _chosen(
         before = committed.get(partition)
         done = _ranges_of(before.metadata) if before is not None else []
         start = max(firsts[partition], before.offset if before is not None else 0)
-        seen = list(_read(client, partition, start, ends[partition]))
+        seen = list(read_letters(client, partition, start, ends[partition], timeout_s=timeout_s))
         room = None if wanted.limit is None else wanted.limit - len(letters)
         mine = [item for item in seen if not _within(item.offset, done) and wanted.fits(_told(item))][:room]
         taken = {item.offset for item in mine} | {item.offset for item in seen if _within(item.offset, done)}
@@ -162,8 +169,13 @@ def _chosen(
     )
 
 
-def _read(client: Mapping[str, str], partition: TopicPartition, start: int, end: int) -> Iterator[Letter]:
-    """The letters of a partition that are committed, from `start` to before `end`."""
+def read_letters(
+    client: Mapping[str, str], partition: TopicPartition, start: int, end: int, *, timeout_s: float
+) -> Iterator[Letter]:
+    """The letters of a partition that are committed, from `start` to before `end`.
+
+    Raises KlammTimeoutError when nothing comes for so long.
+    """
     if start >= end:
         return
     settings = {
@@ -175,10 +187,19 @@ def _read(client: Mapping[str, str], partition: TopicPartition, start: int, end:
     with Consumer(settings) as consumer:
         consumer.assign([partition])
         consumer.seek(partition, start)
-        while consumer.position(partition) < end:
+        reached, until = start, time.monotonic() + timeout_s
+        while reached < end:
             for record in consumer.poll(POLL_S):
                 if record.offset < end:
                     yield record
+            position = consumer.position(partition)
+            if position > reached:
+                reached, until = position, time.monotonic() + timeout_s
+            elif time.monotonic() > until:
+                raise KlammTimeoutError(
+                    f"reading dead letters of {partition} from offset {reached} on: nothing came for "
+                    f"{timeout_s:g} s"
+                )
 
 
 def _told(letter: Letter) -> dict[str, str]:
@@ -205,12 +226,17 @@ def _put_back(
 ) -> tuple[str, Any, Any, list[tuple[str, bytes | None]], int | None]:
     """Topic, value, key, headers and partition of the record."""
     told, topic = _told(letter), _target(letter, job, to)
-    number = told.get(names.PARTITION)
-    is_there = number is not None and topic == told.get(names.TOPIC) and int(number) < counts[topic]
+    number = _number(told.get(names.PARTITION), -1)
+    is_there = topic == told.get(names.TOPIC) and 0 <= number < counts[topic]
     kept = [(name, value) for name, value in letter.headers if not name.startswith(names.PREFIX)]
-    times = int(told.get(names.REDRIVES, "0")) + 1
+    times = _number(told.get(names.REDRIVES), 0) + 1
     headers = [*kept, (names.REDRIVES, str(times).encode())]
-    return topic, letter.value, letter.key, headers, int(number) if is_there and number is not None else None
+    return topic, letter.value, letter.key, headers, number if is_there else None
+
+
+def _number(text: str | None, otherwise: int) -> int:
+    """The number in a header, which anybody may have written."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() else otherwise
 
 
 def _progress(partition: TopicPartition, seen: list[int], taken: set[int], end: int) -> Committed:

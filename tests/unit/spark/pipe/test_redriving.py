@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 import klamm
 from klamm.cli.pipe import app
 from klamm.client.admin.model import CommittedOffset
+from klamm.errors import KlammTimeoutError
 from klamm.protocol.types import TopicPartition
-from klamm.spark.pipe.redriving import MARK
+from klamm.spark.pipe.redriving import MARK, read_letters
 from unit.spark.world import World
 
 PATIENCE_S = 30.0
@@ -112,6 +113,20 @@ def test_a_job_without_dead_letters_has_nothing_to_put_back(letters: Letters) ->
     seen = CliRunner().invoke(app, ["redrive", str(letters.path)])
     assert seen.exit_code == 2
     assert "the job has no source.dead_letters" in seen.output
+
+
+def test_headers_that_somebody_else_wrote_are_no_numbers(letters: Letters) -> None:
+    names = ("klamm.origin.partition", "klamm.origin.offset", "klamm.redrives")
+    letters.world.fill(letters.dead, [b"x"], headers=[(name, b"\xffmany") for name in names])
+    letters.redrive("--offsets", "1-2")
+    assert letters.redrive() == f"put back 1 of 1 dead letters of {letters.dead}"
+    assert next(letters.records()).headers == (("klamm.redrives", b"1"),)
+
+
+def test_letters_that_do_not_come_end_the_redrive(letters: Letters) -> None:
+    away = {"bootstrap.servers": "127.0.0.1:1"}
+    with pytest.raises(KlammTimeoutError, match=r"from offset 3 on: nothing came for 0\.1 s"):
+        list(read_letters(away, TopicPartition(letters.dead, 0), 3, 5, timeout_s=0.1))
 
 
 def test_offsets_that_are_no_range_are_refused(letters: Letters) -> None:
