@@ -29,6 +29,7 @@ from klamm.spark.read.rows import RowBuilder
 from klamm.spark.read.splitting import OffsetRange
 from klamm.spark.setup.connections import fetcher
 from klamm.spark.setup.freezing import freeze_once
+from klamm.spark.setup.refusals import explained_rows
 
 MAX_PARTITION_BYTES = 4 * 1_048_576  # a fetch for a whole task, not for one of many partitions
 
@@ -66,6 +67,7 @@ def read_range(options: SourceOptions, schema: StructType, task: InputPartition)
     return read_with(options, partial(_row_maker, options, schema), task)
 
 
+@explained_rows
 def read_with(options: SourceOptions, make: RowMaker, task: InputPartition) -> Iterator[Any]:
     """What `make` makes of the ranges of one task."""
     freeze_once()

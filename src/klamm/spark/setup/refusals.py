@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from klamm.config import ConfigError
 from klamm.errors import KlammError
@@ -24,3 +24,16 @@ def explained(method: Callable[P, T]) -> Callable[P, T]:
             raise error.with_traceback(None) from None
 
     return call
+
+
+def explained_rows(method: Callable[P, Iterator[Any]]) -> Callable[P, Iterator[Any]]:
+    """The same for what yields rows."""
+
+    @wraps(method)
+    def rows(*args: P.args, **kwargs: P.kwargs) -> Iterator[Any]:
+        try:
+            yield from method(*args, **kwargs)
+        except (ConfigError, KlammError) as error:
+            raise error.with_traceback(None) from None
+
+    return rows

@@ -29,6 +29,11 @@ def test_a_damaged_batch_is_an_error_that_names_its_place(tmp_path: Path) -> Non
             ProtocolError, match=f"reading {topic}-0 failed: checksum mismatch in the batch at offset 1"
         ):
             world.rows(subscribe=topic)
+        # Spark prints every frame of an error, and the message last.
+        with pytest.raises(ProtocolError) as failed:
+            world.rows(subscribe=topic)
+        assert [frame.name for frame in failed.traceback][-2:] == ["rows_of", "rows"]
+        assert failed.value.__suppress_context__
         stream = Query(world.stream(subscribe=topic, startingOffsets="earliest"))
         with pytest.raises(
             ProtocolError, match=f"reading {topic}-0 failed: checksum mismatch in the batch at offset 1"
