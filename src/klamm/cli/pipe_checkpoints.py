@@ -59,7 +59,4 @@ def _tell(checkpoint: str, made: Migration) -> None:
     if made.loses_state:
         echo("state        starts empty")
     if made.repeats:
-        echo(
-            f"repeats      {made.repeats:,} offsets at most: the last batch was begun and not finished, and "
-            "what it has written is written again"
-        )
+        echo(f"repeats      {made.repeats:,} offsets at most: what was written of them is written again")

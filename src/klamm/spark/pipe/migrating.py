@@ -21,7 +21,7 @@ from klamm.spark.pipe.record import JobRecord, RecordError, read_record, record_
 from klamm.spark.pipe.replacing import end_replacement, replace_checkpoint
 from klamm.spark.read.lookup import ClusterLookup
 from klamm.spark.read.positions import Positions, from_json
-from klamm.spark.write.decisions import Decision, is_decided
+from klamm.spark.write.decisions import Decision, is_decided, lowest
 from klamm.spark.write.steps import CheckpointBehindError, Hook, nowhere
 from klamm.spark.write.writers import protocol_of
 
@@ -150,10 +150,18 @@ def _committed(job: Job, lookup: ClusterLookup) -> _End | None:
     return _End(
         start=start,
         dead_start=None,
-        origin=f"the offsets that group {job.name} has committed"
-        + ("" if job.is_exactly_once else "; what was written after that commit is written again"),
+        origin=f"the offsets that group {job.name} has committed" + _beyond(job),
         loses_state=has_state(job.checkpoint),
     )
+
+
+def _beyond(job: Job) -> str:
+    """What an offset of the group does not tell."""
+    if not job.is_exactly_once:
+        return "; what was written after that commit is written again"
+    if job.dead_letters is not None:
+        return "; if rows or dead letters were read beyond them, these are written again"
+    return ""
 
 
 def _impatient(job: Job, timeout_s: float) -> SourceOptions:
@@ -198,9 +206,13 @@ def _stopped(was: Job, checkpoint: Checkpoint, at: Hook) -> _End:
         else "the start of its first batch"
     )
     start, dead = checkpoint.end_offsets if done else checkpoint.next_offsets, None
-    if was.dead_letters is not None and checkpoint.source_count == 2 and batch_id >= 0:
+    if checkpoint.source_count > 1 and batch_id >= 0:
         found = [from_json(item) for item in read_entry(was.checkpoint, batch_id).sources]
-        start, dead = found[0], found[-1]  # one source if dead letters were being taken out
+        if was.dead_letters is not None and len(found) > 1:  # else they were being taken out
+            dead = found.pop()
+        # A transform that reads its input twice has two sources; they end where each was when it was asked.
+        start = lowest(found)
+        repeats += sum(_difference(start, positions) for positions in found)
     return _End(
         start=start, dead_start=dead, origin=origin, loses_state=checkpoint.has_state, repeats=repeats
     )

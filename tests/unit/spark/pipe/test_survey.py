@@ -18,7 +18,7 @@ from klamm.protocol.types import TopicPartition
 from klamm.registry.server import RegistryServer
 from klamm.spark.pipe.failures import NEEDS_CHECKPOINT
 from klamm.spark.pipe.job import Job, job_of, load_job
-from klamm.spark.pipe.record import record_of, write_record
+from klamm.spark.pipe.record import read_record, record_of, write_record
 from klamm.spark.pipe.survey import missing_at_start, survey
 from klamm.spark.write.decisions import sink_group
 from unit.spark.world import World
@@ -282,6 +282,25 @@ def test_a_new_checkpoint_starts_at_the_offsets_of_the_group_if_the_old_one_is_g
     assert made.exit_code == 0, made.output
     assert f"starts at {checked.origin}-0 at 3, {checked.origin}-1 at 0" in made.output
     assert f"taken from   the offsets that group {checked.name} has committed" in made.output
+
+
+def test_sources_that_ended_at_different_offsets_go_on_without_loss(checked: Checked, tmp_path: Path) -> None:
+    checked.world.fill(checked.origin, [b"x"] * 9)
+    checked.ran_to(1, 4, 0)
+    offsets = checked.checkpoint / "offsets" / "1"
+    further = [json.dumps({checked.origin: {"0": end, "1": 0}}) for end in (7, 6)]
+    offsets.write_text("\n".join([offsets.read_text(), *further]))
+    path = written(checked, tmp_path)
+    tables = {"format": "json", "schema": "a long", "dead_letters": checked.target}
+    write_record(str(checked.checkpoint), record_of(checked.job(tables)))
+    made = CliRunner().invoke(app, ["migrate", str(path)])
+    assert made.exit_code == 0, made.output
+    # The transform has read its input twice, up to 4 and up to 7.
+    assert f"the first batch starts at {checked.origin}-0 at 4" in made.output
+    assert "repeats      3 offsets at most: what was written of them is written again" in made.output
+    record = read_record(str(checked.checkpoint))
+    assert record is not None
+    assert record.dead_start == checked.at(6, 0)
 
 
 def test_a_damaged_checkpoint_of_a_migrated_job_is_replaced_by_the_offsets_of_the_group(
