@@ -2,7 +2,7 @@
 
 The partitions of OffsetCommit, in the compiled core: clients commit ten and more at a time. Measured for ten:
 0.7 µs to read in place of 4, 0.1 to write in place of 0.7. The groups of ListGroups, of which there may be
-thousands, and everybody waits for the end of the list: 0.3 µs in place of 1.
+thousands, and all of them wait for the end of the list: 0.3 µs in place of 1.
 """
 
 from __future__ import annotations
