@@ -1,4 +1,4 @@
-"""What is read and written all at once is what the codec would have made of it."""
+"""The partitions of commits that the core reads and writes are what the codec would have made of them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,8 @@ from hypothesis import strategies as st
 
 from klamm.broker.net.elements import reader_of, writer_of
 from klamm.protocol.api import ApiKey
-from klamm.protocol.codec import (
-    Decode,
-    request_decoder,
-    request_encoder,
-    response_decoder,
-    response_encoder,
-)
+from klamm.protocol.codec import Decode, request_decoder, request_encoder, response_encoder
 from klamm.protocol.errors import DecodeError
-from klamm.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
 from klamm.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -107,19 +100,3 @@ def test_an_answer_is_written_as_the_codec_does(
 def test_everything_else_is_left_to_the_codec() -> None:
     struct = load_struct(ApiKey.HEARTBEAT, 4, "request")
     assert (reader_of(struct), writer_of(struct)) == (None, None)
-
-
-@pytest.mark.parametrize("version", range(6))
-def test_listed_groups_are_written_as_the_schema_has_them(version: int) -> None:
-    kinds = [("consumer", "Stable", "classic"), ("", "Empty", "consumer"), ("connect", "Dead", "classic")]
-    names = ["g", "", "名字", "long" * 40, "g"]
-    response = ListGroupsResponse(
-        groups=[ListedGroup(name, *kinds[at % 3]) for at, name in enumerate(names)], error_code=7
-    )
-    written, plain = (
-        b"".join(response_encoder(ApiKey.LIST_GROUPS, version, *writer)(response))
-        for writer in ((writer_of,), ())
-    )
-    assert written == plain
-    read: ListGroupsResponse = response_decoder(ApiKey.LIST_GROUPS, version)(written, 0)
-    assert [group.group_id for group in read.groups] == names
