@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from random import Random
@@ -26,7 +27,7 @@ from simulation.faults import NO_FAULTS, Faults
 from simulation.group_checker import GroupChecker
 from simulation.log_checker import LogChecker
 from simulation.loops import Agenda, ProcessLoop, end
-from simulation.machine import Machine
+from simulation.machine import FOLDER, Machine
 from simulation.members import Member, at_rest
 from simulation.network import DisconnectedError, Exchange, Network
 from simulation.offset_checker import OffsetChecker
@@ -47,6 +48,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "transaction.two.phase.commit.enable": "true",
 }
+_METADATA: Final = re.compile(r"(/\S+)/partition\.metadata")
 _REMEMBERED_EVENTS: Final = 80
 _LINE_LENGTH: Final = 400
 _RESTART_AFTER_MS: Final = (50, 1_000, 4_000, 12_000)
@@ -107,6 +109,7 @@ class World:
         self._violations: list[str] = []
         self._log_handler = _ErrorLog(self)
         logging.getLogger("klamm").addHandler(self._log_handler)
+        self._to_rename: set[str] = set()  # directories that the broker asked its operator to rename
         self.machine.start()
         self.agenda.run(1_000, self._check)
 
@@ -190,6 +193,7 @@ class World:
         ]
         if offline:
             # An operator's part: the disk is well again, the log is opened again.
+            self._to_rename &= {f"{FOLDER}/{each}" for each in offline}
             self.machine.stop()
             return offline
         restless = [client.name for client in self.clients if not client.is_at_rest]
@@ -236,11 +240,22 @@ class World:
             how = self.machine.bury()
             self.network.host_died()
             self.deaths.append(how)
+            if self.is_calm:
+                self._rename()
             if not self.is_over:
                 delay_ms = 50 if self.is_calm else self.random.choice(_RESTART_AFTER_MS)
                 self.loop.call_later(delay_ms / 1000, self.machine.start)
         if self._violations:
             raise BrokenPromiseError(self._story())
+
+    def asked_to_rename(self, directory: str) -> None:
+        """Whose log it is only its operator can know, who made its topic, or deleted it."""
+        self._to_rename.add(directory)
+
+    def _rename(self) -> None:
+        directories, self._to_rename = self._to_rename, set()
+        for directory in sorted(directories):
+            self.machine.disk.rename(directory, f"{directory}.by-hand")
 
     def _story(self) -> str:
         lines = [
@@ -362,7 +377,10 @@ class _ErrorLog(logging.Handler):
         self._world = world
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._world.note("log", record.getMessage())
+        message = record.getMessage()
+        self._world.note("log", message)
+        if "rename its directory" in message and (found := _METADATA.search(message)):
+            self._world.asked_to_rename(found[1])
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and self._world.machine.is_on:
             self._world.unexpected(record.getMessage(), error)

@@ -205,7 +205,10 @@ def test_a_log_that_is_closed_drops_it() -> None:
     world.append(ALWAYS)
     world.held_back.begin()
     world.append(DEPENDENT)
+    asked: list[str] = []
+    world.logs[DEPENDENT].flush_soon = lambda: asked.append("a flush")
     world.logs[DEPENDENT].close()
+    assert asked == []  # it may be on another thread, at a stop
     world.files.kill()
     world.start()
     assert world.logs[DEPENDENT].log_end_offset == 1

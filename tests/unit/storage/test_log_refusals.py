@@ -9,6 +9,7 @@ from threading import Thread
 import pytest
 
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.types import TopicPartition
 from klamm.records.batch import parse_header
 from klamm.storage.engines.segments import SegmentStore
 from klamm.storage.engines.simulated_disk import FailingOperation, Operation
@@ -433,7 +434,7 @@ def test_a_flush_that_comes_late_leaves_the_next_topic_of_that_name_alone(runs: 
     assert not [each.name for each in world.files.scan("/data/n-0") if "tmp" in each.name]
 
 
-@pytest.mark.parametrize("ends", ["delete", "abandon"])
+@pytest.mark.parametrize("ends", ["delete", "delete and no more", "abandon"])
 def test_a_log_is_let_go_while_a_thread_writes_its_checkpoint(ends: str) -> None:
     world = World(1)
     log = world.start()
@@ -446,7 +447,7 @@ def test_a_log_is_let_go_while_a_thread_writes_its_checkpoint(ends: str) -> None
     def slow(handle: int) -> None:
         world.files.sync = sync_file  # type: ignore[method-assign]
         # The event loop lets the log go, and another one takes its place
-        loop = Thread(target=lambda: getattr(world.store, ends)("t", 0), daemon=True)
+        loop = Thread(target=lambda: getattr(world.store, ends.split(maxsplit=1)[0])("t", 0), daemon=True)
         loop.start()
         loop.join(timeout=10)
         is_waiting.append(loop.is_alive())
@@ -458,7 +459,39 @@ def test_a_log_is_let_go_while_a_thread_writes_its_checkpoint(ends: str) -> None
     before = world.files.read_file("/data/t-0/klamm.checkpoint")
     work()
     assert is_waiting == [False]
+    if ends == "delete and no more":
+        assert not world.files.exists("/data/t-0")
+        return
     left = world.files.read_file("/data/t-0/klamm.checkpoint")
     assert (left == before) is (ends == "abandon")
     assert b"log_start_offset: 2" not in left
     assert not [each.name for each in world.files.scan("/data/t-0") if "tmp" in each.name]
+
+
+def test_a_log_that_cannot_be_closed_in_order_is_closed_and_not_called_clean() -> None:
+    world = World(1)
+    log = world.start()
+    append(log)
+    sync(log)
+    append(log)
+    log.roll(0)
+    full = FailingOperation(
+        "write", error_number=ENOSPC, is_lasting=True, happens=lambda path: "/t-0/" in path
+    )
+    append(log, write_later=True)
+    world.files.faults = [full]
+    ticket = log.start_sync()
+    assert ticket is not None
+    with pytest.raises(OSError, match="No space left"):
+        ticket.run()
+    log.fail_sync(ticket)
+    # Given small files of a failed flush that cannot be written again, and a log that is not all on disk
+    log._flushing.recovery_point = 0
+    with pytest.raises(LogError):
+        log.close()
+    world.files.faults = []
+    log.close()  # is over
+    assert not list(world.store._logs)
+    left = world.store._checkpoints.read(TopicPartition("t", 0))
+    assert left is not None
+    assert not left.is_clean

@@ -16,7 +16,7 @@ from klamm.broker.coordinators.logs import PartitionCoordinatorLog
 from klamm.broker.coordinators.topic import CoordinatorTopic
 from klamm.broker.net.context import HeldResponse
 from klamm.broker.partitions.registry import Partition
-from klamm.coordinator.runtime.log import LogUnavailableError
+from klamm.coordinator.runtime.log import AppendRefusedError, LogUnavailableError
 from klamm.coordinator.runtime.shard import Shard, ShardStatus
 from klamm.protocol.errors import ErrorCode
 from klamm.records.batch import iter_headers
@@ -303,6 +303,10 @@ def test_a_marker_that_is_cut_off_after_a_failed_flush_is_reported_as_lost(jar: 
     held = Held(last_offset=log.end_offset - 1, flush_failures=partition.flush_failures)
     partition.held.append(held)
     log.cut_back()
+    assert log.is_being_repaired
+    with pytest.raises(AppendRefusedError):
+        log.append(LedgerMachine().encode((5,), 0), now_ms=0, timestamp_ms=0)
+    jar.pass_ms(200)
     log.append(LedgerMachine().encode((5,), 0), now_ms=0, timestamp_ms=0)  # at the marker's offset
     jar.pass_ms(200)
     assert partition.log.high_watermark == 1

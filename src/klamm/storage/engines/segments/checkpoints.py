@@ -63,10 +63,14 @@ class NumberedFile:
                 return
             if content != self._written or (sync and not self._is_durable):
                 self._written = None
-                if sync or not self._overwrite(content):
-                    self._replace(content, sync=sync or is_whole)
-                if sync:
-                    self._files.sync_directory(self._path.rpartition("/")[0])
+                try:
+                    if sync or not self._overwrite(content):
+                        self._replace(content, sync=sync or is_whole)
+                    if sync:
+                        self._files.sync_directory(self._path.rpartition("/")[0])
+                except FileNotFoundError:
+                    if not self._is_retired:  # else it was deleted
+                        raise
                 self._written, self._is_durable = content, sync
             self._written_number = number
 

@@ -19,13 +19,18 @@ class Closing:
     def __init__(self, steps: Iterator[Work]) -> None:
         """Each of the steps is work that raises OSError, to be done before the next one is asked for."""
         self._steps = steps
-        self._error: OSError | None = None
+        self._error: Exception | None = None
 
     def go_on(self) -> None:
-        """Raises MustLoadError until all steps are done, and OSError when one failed."""
+        """Raises MustLoadError until all steps are done, and what went wrong with one, again and again."""
         if self._error is not None:
             raise self._error
-        for step in self._steps:
+        try:
+            step = next(self._steps, None)
+        except Exception as error:
+            self._error = error
+            raise
+        if step is not None:
             raise self.waits_for(step)
 
     def waits_for(self, step: Work) -> MustLoadError:

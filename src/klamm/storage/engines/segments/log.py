@@ -440,23 +440,26 @@ class SegmentLog(ReadableLog):
         """As `close`, but raises MustLoadError for each step that blocks."""
         if self._is_let_go:
             return
-        failure: OSError | None = None
+        failure: LogError | None = None
         if self._refusal is None:
+            self.flush_soon = lambda: None  # all that is due is done here, perhaps on another thread
             closing = self._closing = self._closing or Closing(self._put_in_order())
             try:
                 closing.go_on()
-            except OSError as error:
+            except LogError as error:
                 failure = error
+            except OSError as error:
+                failure = storage_error(self.directory, error)
         is_clean = self._refusal is None and failure is None
         self._let_go("log is closed")
         write_checkpoint = self._keeper.log_closed(self, is_clean=is_clean)
         if failure is not None:
-            raise storage_error(self.directory, failure) from failure
+            raise failure
         if is_clean:
             raise closing.waits_for(write_checkpoint)
 
     def _put_in_order(self) -> Iterator[Work]:
-        """What is to be synced, step by step. Raises OSError."""
+        """What is to be synced, step by step. Raises OSError and LogError."""
         if self.held_back is not None and self.held_back.is_active:
             self._cut(self._flushing.durable_offset)
             self.held_back.end()
