@@ -22,11 +22,17 @@ from klamm.coordinator.group.outcomes import GroupOutcome
 from klamm.coordinator.group.state import GroupState
 from klamm.coordinator.runtime.outcome import Context, Outcome
 
-SOON_MS: Final = 200  # when members are to ask again for a target that is being computed
+SOON_MS: Final = 200  # when members are to ask again for a target that is being computed, at the earliest
+SOON_PER_MS: Final = 5  # and how many of one group in a millisecond
 PATIENCE_MS: Final = 1_000  # after which a target for an older epoch counts; Kafka computes one in that time
 PAUSES: Final = 4  # so many times as long as one that was dropped took, before the next is computed
 MOST_PAUSE_MS: Final = SOON_MS
 RETRY_MS: Final = 60_000  # after an assignor failed, unless the group changes before
+
+
+def soon_ms(memory: ConsumerMemory, interval_ms: int) -> int:
+    """When members are to ask again: thousands that do so five times a second are all a broker can serve."""
+    return min(max(SOON_MS, len(memory.members) // SOON_PER_MS), interval_ms)
 
 
 def begin_computing(draft: ConsumerDraft, assignor: GroupAssignor, group: GroupSpec) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from klamm.assignors.server import AssignorFailure
 from klamm.coordinator.group.append_errors import registration_error
-from klamm.coordinator.group.consumer.computing import SOON_MS
+from klamm.coordinator.group.consumer.computing import soon_ms
 from klamm.coordinator.group.consumer.draft import ConsumerDraft
 from klamm.coordinator.group.consumer.leaving import leave
 from klamm.coordinator.group.consumer.membership import (
@@ -50,6 +50,8 @@ def consumer_group_heartbeat(
         session = live.sessions.get(request.member_id)
         if session is not None and _only_keeps_alive(state, live, request, context):
             interval_ms = state.consumer_settings(request.group_id).heartbeat_interval_ms
+            if live.computing is not None:
+                interval_ms = soon_ms(live.memory, interval_ms)
             epoch = request.member_epoch
             response = ConsumerGroupHeartbeatResponse(0, 0, None, request.member_id, epoch, interval_ms, None)
             if session.session_timeout_ms == state.consumer_settings(request.group_id).session_timeout_ms:
@@ -85,7 +87,7 @@ def _only_keeps_alive(
         current is None
         or request.member_epoch != current.epoch
         or current.epoch != memory.target_epoch
-        or memory.target_epoch != memory.epoch
+        or (memory.target_epoch != memory.epoch and live.computing is None)
         or current.state != ReconciliationState.STABLE
         or memory.regex_users
         or request.topic_partitions is not None
@@ -189,7 +191,7 @@ def _answered(
         ConsumerGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=current.epoch,
-            heartbeat_interval_ms=min(interval_ms, SOON_MS) if draft.is_computing else interval_ms,
+            heartbeat_interval_ms=soon_ms(draft.memory, interval_ms) if draft.is_computing else interval_ms,
             assignment=_assignment(current) if has_news else None,
         )
     )

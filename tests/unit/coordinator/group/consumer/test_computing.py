@@ -7,13 +7,19 @@ from collections.abc import Iterator
 import pytest
 
 from klamm.assignors.server import compute_target
-from klamm.coordinator.group.consumer.computing import MOST_PAUSE_MS, PATIENCE_MS, RETRY_MS, SOON_MS
+from klamm.coordinator.group.consumer.computing import (
+    MOST_PAUSE_MS,
+    PATIENCE_MS,
+    RETRY_MS,
+    SOON_MS,
+    SOON_PER_MS,
+)
 from klamm.coordinator.group.consumer.remembered import MemberValue
 from klamm.coordinator.group.consumer.signals import ComputeTarget, TargetFound
 from klamm.coordinator.group.events import AssignorFailed, GroupEpochBumped
 from klamm.groups.story import story_entries
 from klamm.protocol.errors import ErrorCode
-from unit.coordinator.group.consumer.driver import Beat, GroupWorld
+from unit.coordinator.group.consumer.driver import SESSION_MS, Beat, GroupWorld
 from unit.coordinator.group.consumer.names import ALL
 from unit.coordinator.group.consumer.user_assignors import CONFIG
 
@@ -166,6 +172,29 @@ def test_after_one_in_vain_the_next_computation_waits_a_multiple_of_its_time(wor
     world.clock.advance(MOST_PAUSE_MS)
     world.beat("D", 1)
     assert len(world.outside) == 1
+
+
+def test_members_that_keep_alive_meanwhile_are_told_to_come_back_soon(world: GroupWorld) -> None:
+    world.beat("A", 0)
+    world.beat("B", 0, assignor="first")
+    world.pass_ms(1)
+    world.settle(["A", "B"])
+    world.beat("C", 0)
+    written = world.log.end_offset
+    world.clock.advance(SESSION_MS - 1)
+    beat = world.beat("B", world.current("B").epoch)
+    assert (beat.got, interval_ms(beat)) == (None, SOON_MS)
+    assert world.log.end_offset == written
+    world.jump_ms(SESSION_MS - 1)
+    assert world.members().memory.members.keys() == {"B"}
+
+
+def test_members_of_a_large_group_come_back_in_turn(world: GroupWorld) -> None:
+    told = []
+    for number in range(2_000):
+        told.append(interval_ms(world.beat(f"m{number}", 0, topics="u", assignor="first")))
+    assert told[0] == SOON_MS
+    assert told[-1] == 1_999 // SOON_PER_MS
 
 
 class Unlisted(dict[str, MemberValue]):
