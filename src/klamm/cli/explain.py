@@ -119,5 +119,5 @@ def read_events(bootstrap: str, timeout: float) -> list[dict[str, Any]]:
     with an_admin(bootstrap, timeout) as admin, a_reader(bootstrap) as reader:
         events = events_since(admin, reader, EARLIEST, timeout)
     if events is None:
-        fail(f"{bootstrap} has recorded no events (no topic {EVENTS_TOPIC})")
+        fail(f"{bootstrap} shows no events: it has no topic {EVENTS_TOPIC}, or this user may not read it")
     return events

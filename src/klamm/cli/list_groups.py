@@ -88,7 +88,8 @@ def _print(listed: Sequence[ListedGroup], looked: dict[str, _Looked], *, is_filt
 
 
 def _total(group: GroupSnapshot) -> TotalLag:
-    return total_lag([each.row for each in group.partitions], is_complete=not group.is_rebalancing)
+    is_complete = not group.is_rebalancing and not group.hidden_topics
+    return total_lag([each.row for each in group.partitions], is_complete=is_complete)
 
 
 def _row(item: ListedGroup, found: _Looked | None) -> tuple[object, ...]:

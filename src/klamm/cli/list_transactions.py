@@ -94,7 +94,7 @@ def list_transactions(
         print_json([each.as_json() for each in rows])
     elif not found:
         is_filtered = state or producer_id or longer_than is not None or pattern
-        echo("There are no transactional ids" + (" that match." if is_filtered else "."))
+        echo("No transactional ids that this user may see" + (" and that match." if is_filtered else "."))
     else:
         print_table(_COLUMNS, [each.cells() for each in rows])
 

@@ -75,7 +75,7 @@ def trace(
         fail("a Mermaid diagram is printed as a whole: use --for SECONDS in place of --follow", MISUSED)
     actors = Actors()
     with an_admin(bootstrap, timeout) as admin:
-        batches = _batches(admin, bootstrap, group, None if follow else monotonic() + seconds)
+        batches = _batches(admin, bootstrap, group, timeout, None if follow else monotonic() + seconds)
         if not follow:
             batches = iter([[entry for batch in batches for entry in batch]])
         diagram = Diagram(actors, _short)
@@ -84,10 +84,13 @@ def trace(
             _print(_wanted(batch, quiet=quiet), shape, actors, diagram)
 
 
-def _batches(admin: Admin, bootstrap: str, group: str, until_s: float | None) -> Iterator[list[Entry]]:
+def _batches(
+    admin: Admin, bootstrap: str, group: str, timeout: float, until_s: float | None
+) -> Iterator[list[Entry]]:
     """What was seen, as it comes; the first call switches the trace on."""
     after = -1
     while True:
+        admin._operations.end_after(timeout)  # each look has this time, not all together
         try:
             found: dict[str, Any] = admin._operations._trace_groups([group], after=after).result()[group]
         except UnsupportedVersionError:

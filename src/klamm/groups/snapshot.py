@@ -98,6 +98,7 @@ class GroupSnapshot:
     members: Sequence[MemberSnapshot] = ()
     partitions: Sequence[PartitionSnapshot] = ()
     are_owners_known: bool = True
+    hidden_topics: Sequence[str] = ()  # that its members read, and that this user may not describe
     rebalance: RebalanceUnderWay | None = None
     generations: Sequence[RegisteredGeneration] = ()  # within the window, oldest first
     events: Sequence[Mapping[str, Any]] | None = None  # None: this cluster records none

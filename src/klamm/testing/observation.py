@@ -189,7 +189,10 @@ class Observer:
                 name += "'"
             assignment[name] = tuple(sorted(member.assignment or ()))
             names[member.member_id] = name
-        rows = lag_of(self._admin, described).partitions
+        found = lag_of(self._admin, described)
+        for error in found.hidden.values():
+            raise error
+        rows = found.partitions
         return Group(
             group_id,
             described.state,

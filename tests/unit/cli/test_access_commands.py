@@ -304,3 +304,44 @@ def test_a_command_about_quotas_that_makes_no_sense_is_refused(
     arguments: tuple[str, ...], message: str
 ) -> None:
     assert message in says("quotas", *arguments, code=2)
+
+
+def test_what_a_user_may_not_see_is_not_said_to_be_well_or_absent() -> None:
+    with klamm.Broker(settings={"klamm.authorizer": "acl", "super.users": "User:admin"}) as broker:
+
+        def said(*arguments: str) -> tuple[int, str]:
+            done = run(*arguments, "--bootstrap", broker.bootstrap)
+            return done.exit_code, done.output
+
+        for command, problem in (("log-dirs", 1), ("health", 3)):
+            code, shown = said("cluster", command)
+            assert (code, "CLUSTER_AUTHORIZATION_FAILED" in shown) == (problem, True)
+        assert "all 0 partitions that this user may describe have a leader" in shown
+        code, shown = said("health")
+        assert (code, "how full its disks are is not known" in shown) == (0, True)
+        assert said("txns", "list") == (0, "No transactional ids that this user may see.\n")
+        code, shown = said("groups", "explain", "g")
+        assert (code, "or this user may not read it" in shown) == (1, True)
+
+
+def test_the_lag_of_a_group_that_reads_what_a_user_may_not_see_is_not_known() -> None:
+    settings = {
+        "klamm.authorizer": "acl",
+        "super.users": "User:admin",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with (
+        klamm.Broker(settings=settings) as broker,
+        klamm.Admin(bootstrap_servers=broker.bootstrap) as admin,
+        klamm.Consumer(bootstrap_servers=broker.bootstrap, group_id="g") as consumer,
+    ):
+        admin.create_topics(["open", "secret"])
+        consumer.subscribe(["open", "secret"])
+        while len(consumer.assignment()) < 2:
+            consumer.poll(0.1)
+        admin.create_acls([klamm.Acl.of("User:ANONYMOUS", "all", "topic", "secret", deny=True)])
+        described = run("groups", "describe", "g", "--bootstrap", broker.bootstrap)
+        assert (described.exit_code, "TOPIC_AUTHORIZATION_FAILED" in described.output) == (1, True)
+        assert "lag unknown: not all that it reads is known" in described.output
+        diagnosed = run("groups", "diagnose", "g", "--bootstrap", broker.bootstrap)
+        assert (diagnosed.exit_code, "LAG NOT KNOWN" in diagnosed.output) == (3, True)

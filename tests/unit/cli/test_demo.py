@@ -74,7 +74,7 @@ def test_of_two_rebalances_in_a_row_the_second_one_is_named() -> None:
 def test_a_line_has_the_assignment_of_its_generation(capsys: pytest.CaptureFixture[str]) -> None:
     anna = MemberDescription("anna-1", None, "anna", "/127.0.0.1", ("orders",), ())
     rows = [PartitionLag(TopicPartition("orders", 0), 7, LogRange(0, 9), "anna-1")]
-    group = GroupLag(GroupDescription("billing", "Stable", "consumer", "range", 1, (anna,)), rows, {})
+    group = GroupLag(GroupDescription("billing", "Stable", "consumer", "range", 1, (anna,)), rows, {}, {})
     with PlainScreen() as screen:
         for generation in (None, None, 4, 4):
             screen.show(View(state="Stable", group=group, generation=generation), {})

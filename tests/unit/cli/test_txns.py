@@ -102,7 +102,10 @@ def test_listing_filters_by_state_pattern_producer_and_duration(scene: Scene) ->
     assert again | {"open_ms": 0} == found | {"open_ms": 0}
     assert scene.json("list", "--pattern", scene.id, "--state", "CompleteCommit") == []
     assert scene.json("list", "--pattern", scene.id, "--longer-than", "3600") == []
-    assert scene.says("list", "--pattern", "nosuch") == "There are no transactional ids that match.\n"
+    assert (
+        scene.says("list", "--pattern", "nosuch")
+        == "No transactional ids that this user may see and that match.\n"
+    )
 
 
 def test_a_state_that_does_not_exist_is_answered_with_those_that_do(scene: Scene) -> None:

@@ -193,6 +193,7 @@ def test_a_group_that_nobody_reads_for_says_when_it_made_progress(
         (group(partition(0, 4, 10, None), members=[], state="Empty"), GroupVerdict.NOBODY_READS),
         (group(partition(0, 10, 10, None), members=[], state="Empty"), GroupVerdict.WELL),
         (group(partitions=(), members=[], state="Empty"), GroupVerdict.NOT_KNOWN),
+        (group(hidden_topics=("secret",)), GroupVerdict.NOT_KNOWN),
         (group(partitions=(), members=[], state="Empty", protocol_type="connect"), GroupVerdict.WELL),
     ],
 )

@@ -269,6 +269,8 @@ async def describe_log_dirs(
         response: DescribeLogDirsResponse = await calls.to_broker(
             broker_id, ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics), deadline
         )
+        if response.error_code:
+            raise broker_error(response.error_code, f"log directories of broker {broker_id}")
         for item in response.results:
             sizes = {
                 TopicPartition(topic.name, partition.partition_index): partition.partition_size

@@ -11,7 +11,12 @@ from typing import Any, Final
 
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import LogDirDescription
-from klamm.errors import KlammError, UnsupportedVersionError
+from klamm.errors import (
+    ClusterAuthorizationFailedError,
+    KlammError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
 from klamm.groups.diagnosis.words import count, duration, listed
 from klamm.net.network import Address
 from klamm.protocol.api import ApiKey
@@ -240,9 +245,23 @@ def health_checks(admin: Admin) -> Iterator[Probe]:
             "their brokers do not run, or their logs are offline: `klamm cluster describe`, and the logs",
         )
     else:
-        yield Probe(True, f"all {count(total, 'partition')} have a leader")
-    for item in admin.describe_log_dirs():
-        yield _of_disk(item)
+        yield Probe(True, f"all {count(total, 'partition')} that this user may describe have a leader")
+    # A topic that is gone since it was listed is no problem.
+    unknown = [
+        error for error in topics.errors.values() if not isinstance(error, UnknownTopicOrPartitionError)
+    ]
+    if unknown:
+        yield Probe(False, f"topics that are not known: {listed(unknown)}", "see the logs of their brokers")
+    try:
+        directories = admin.describe_log_dirs()
+    except ClusterAuthorizationFailedError as error:
+        yield Probe(
+            False,
+            f"how full the disks are is not known: {error}",
+            "ask as a user who may describe the cluster",
+        )
+    else:
+        yield from map(_of_disk, directories)
 
 
 def failing_disks(admin: Admin) -> list[Probe]:

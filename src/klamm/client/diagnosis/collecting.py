@@ -187,6 +187,7 @@ def _snapshot(lag: GroupLag, found: _Found) -> GroupSnapshot:
         ],
         partitions=partitions,
         are_owners_known=lag.are_owners_known,
+        hidden_topics=tuple(lag.hidden),
         rebalance=inside.rebalance or _rebalance(group, events, found.now_ms),
         generations=[each for each in generations if each.timestamp_ms >= since_ms],
         events=events,

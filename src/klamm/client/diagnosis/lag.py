@@ -9,7 +9,7 @@ from typing import Any, Final
 from klamm.client.admin.admin import Admin
 from klamm.client.admin.model import CommittedOffset, GroupDescription
 from klamm.client.admin.offsets import EARLIEST, LATEST
-from klamm.errors import BrokerError, KlammError, UnsupportedVersionError
+from klamm.errors import KlammError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from klamm.groups.lag import (
     LagStatus,
     LogRange,
@@ -21,7 +21,6 @@ from klamm.groups.lag import (
     total_lag,
 )
 from klamm.groups.sinks import is_decision
-from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
 
 COLUMNS: Final = ("topic", "partition", "committed", "start", "end", "lag", "owner", "client", "host")
@@ -34,6 +33,7 @@ class GroupLag:
     group: GroupDescription
     partitions: Sequence[PartitionLag]
     errors: dict[TopicPartition, KlammError]  # why the start or the end of a log is not known
+    hidden: dict[str, KlammError]  # topics that its members read, and that this user may not describe
 
     @property
     def are_owners_known(self) -> bool:
@@ -43,7 +43,8 @@ class GroupLag:
 
     @property
     def total(self) -> TotalLag:
-        return total_lag(self.partitions, is_complete=not are_members_hidden(self.group.state))
+        is_complete = not self.hidden and not are_members_hidden(self.group.state)
+        return total_lag(self.partitions, is_complete=is_complete)
 
     def owner(self, row: PartitionLag) -> tuple[str, str, str]:
         """The owner of a partition as text: member, client and host."""
@@ -112,7 +113,8 @@ def lag_text(total: TotalLag) -> str:
     if total.is_complete and not total.counted:
         return "not known: nothing is committed, and no member tells what it reads"
     if not total.is_complete:
-        return f"unknown during the rebalance, {total.known} on partitions with a committed offset"
+        # During a rebalance no cluster tells subscriptions; and a user may not see all topics.
+        return f"unknown: not all that it reads is known, {total.known} on partitions with a committed offset"
     partitions = f"not known on {total.unknown} partition(s)"
     if total.limit is None:
         return f"unknown: {total.known} or more, {partitions}"
@@ -128,13 +130,13 @@ def lags_of(admin: Admin, groups: Sequence[GroupDescription]) -> list[GroupLag]:
     """The groups with their partitions; each log is asked for once."""
     committed = committed_offsets(admin, [group.group_id for group in groups])
     topics = set().union(*map(_topics, groups, committed)) if groups else set()
-    partitions = _partitions_of(admin, topics)
+    partitions, hidden = _partitions_of(admin, topics)
     needed = {key for found in committed for key in found} | {
         key for keys in partitions.values() for key in keys
     }
     logs, errors = _logs(admin, needed)
     return [
-        _group_lag(group, found, partitions, logs, errors)
+        _group_lag(group, found, partitions, logs, errors, hidden)
         for group, found in zip(groups, committed, strict=True)
     ]
 
@@ -161,12 +163,22 @@ def _topics(group: GroupDescription, committed: Collection[TopicPartition]) -> s
     )
 
 
-def _partitions_of(admin: Admin, topics: Iterable[str]) -> dict[str, list[TopicPartition]]:
+def _partitions_of(
+    admin: Admin, topics: Iterable[str]
+) -> tuple[dict[str, list[TopicPartition]], dict[str, KlammError]]:
+    """The partitions of topics, and the topics of which they are not known. One that is gone has none."""
     wanted = sorted(topics)
-    found = admin.describe_topics(wanted, raise_errors=False).successes if wanted else {}
-    return {
+    if not wanted:
+        return {}, {}
+    found = admin.describe_topics(wanted, raise_errors=False)
+    partitions = {
         name: [TopicPartition(name, item.partition) for item in topic.partitions]
-        for name, topic in found.items()
+        for name, topic in found.successes.items()
+    }
+    return partitions, {
+        name: error
+        for name, error in found.errors.items()
+        if not isinstance(error, UnknownTopicOrPartitionError)
     }
 
 
@@ -192,23 +204,28 @@ def _group_lag(
     partitions: dict[str, list[TopicPartition]],
     logs: dict[TopicPartition, LogRange],
     errors: dict[TopicPartition, KlammError],
+    hidden: dict[str, KlammError],
 ) -> GroupLag:
+    topics = _topics(group, committed)
     rows = partition_lags(
         committed={key: item.offset for key, item in committed.items()},
         logs=logs,
-        subscribed=[key for topic in _topics(group, committed) for key in partitions.get(topic, ())],
+        subscribed=[key for topic in topics for key in partitions.get(topic, ())],
         owners={key: member.member_id for member in group.members for key in member.assignment or ()},
         decisions={key for key, item in committed.items() if is_decision(group.group_id, item.metadata)},
     )
     mine = {row.partition: errors[row.partition] for row in rows if row.partition in errors}
-    return GroupLag(group, rows, mine)
+    return GroupLag(group, rows, mine, {name: hidden[name] for name in sorted(topics) if name in hidden})
 
 
-def unreachable(lags: Iterable[GroupLag]) -> dict[TopicPartition, KlammError]:
+def unreachable(lags: Iterable[GroupLag]) -> dict[TopicPartition | str, KlammError]:
     """Errors other than that a topic is deleted, which its rows show."""
-    return {
-        key: error
-        for lag in lags
-        for key, error in lag.errors.items()
-        if not (isinstance(error, BrokerError) and error.error_code == ErrorCode.unknown_topic_or_partition)
-    }
+    found: dict[TopicPartition | str, KlammError] = {}
+    for lag in lags:
+        found.update(lag.hidden)
+        found.update(
+            (key, error)
+            for key, error in lag.errors.items()
+            if not isinstance(error, UnknownTopicOrPartitionError)
+        )
+    return found

@@ -184,6 +184,7 @@ def _rights(user: str, kind: ResourceType, name: str, error_code: int, bits: int
             True, f"{user} may describe {word} {name}{missing}; the broker does not tell other rights"
         )
     allowed = [AclOperation(each) for each in OPERATIONS[kind] if bits >> each & 1]
-    words = listed([each.name.lower() for each in allowed]) if allowed else "do nothing with"
+    words = listed([each.name.lower() for each in allowed]) if allowed else "describe"
     may_use = bool({AclOperation.READ, AclOperation.WRITE} & set(allowed))
-    return Probe(may_use, f"{user} may {words} {word} {name}", "" if may_use else add)
+    only = "" if may_use else "only "
+    return Probe(may_use, f"{user} may {only}{words} {word} {name}", "" if may_use else add)

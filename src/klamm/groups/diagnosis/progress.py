@@ -149,6 +149,13 @@ def not_known(group: GroupSnapshot) -> Finding | None:
             [exact(f"{row.partition}: {_REASONS[row.status]}") for row in rows],
             (f"`klamm groups describe {group.group_id}` has all partitions.",),
         )
+    if group.hidden_topics:
+        return Finding(
+            GroupVerdict.NOT_KNOWN,
+            f"Its members read topics that this user may not describe: {listed(group.hidden_topics)}.",
+            [exact(f"topic {name}: its partitions are not known") for name in group.hidden_topics],
+            ("Ask as a user who may describe these topics: `klamm doctor --topic NAME` tells.",),
+        )
     if group.members and not group.partitions and group.protocol_type == "consumer":
         return Finding(
             GroupVerdict.NOT_KNOWN,
@@ -169,7 +176,7 @@ def not_known(group: GroupSnapshot) -> Finding | None:
 
 _REASONS: Final = {
     LagStatus.NOTHING_COMMITTED: "nothing is committed, so that auto.offset.reset decides",
-    LagStatus.LOG_UNKNOWN: "the topic is deleted, or its leader does not answer",
+    LagStatus.LOG_UNKNOWN: "the topic is deleted or not for this user to see, or its leader does not answer",
     LagStatus.BEFORE_START: "the committed offset is before the log's start",
     LagStatus.BEYOND_END: "the committed offset is beyond the log's end",
     LagStatus.SINK: "a decision of an exactly-once sink",
