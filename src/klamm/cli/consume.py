@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Annotated, Any
 
@@ -24,6 +24,7 @@ from klamm.printable import printable_lines
 from klamm.protocol.types import TopicPartition
 
 app = typer.Typer(rich_markup_mode=None)
+DELIMITER = "\\n"
 
 
 @app.command()
@@ -111,7 +112,7 @@ def consume(
     ] = False,
     delimiter: Annotated[
         str, typer.Option("--delimiter", "-D", metavar="TEXT", help="What is printed after each record.")
-    ] = "\\n",
+    ] = DELIMITER,
     null: Annotated[
         str,
         typer.Option(
@@ -151,6 +152,15 @@ def consume(
     """
     if group is not None and (partition or offset is not None):
         fail("--group cannot be combined with --partition or --offset: remove them", MISUSED)
+    if from_beginning and offset is not None:
+        fail("--from-beginning cannot be combined with --offset: remove one of them", MISUSED)
+    columns_only = {
+        "--keys": keys,
+        "--headers": headers,
+        "--timestamps": timestamps,
+        "--delimiter": delimiter != DELIMITER,
+    }
+    _refuse_without_effect(as_json, decode, text_format, columns_only, has_null=bool(null))
     try:
         start = None if offset is None else parse_start(offset, SystemClock())
         render: Render = json_line
@@ -197,6 +207,24 @@ def consume(
     except BrokenPipeError:
         # The reader closed the pipe. Python would report it once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _refuse_without_effect(
+    as_json: bool, decode: bool, text_format: str | None, columns_only: Mapping[str, bool], *, has_null: bool
+) -> None:
+    """End the command if an option would change nothing of what is printed."""
+    chosen = (
+        "--format" if text_format is not None else "--decode" if decode else "--json" if as_json else None
+    )
+    if chosen is None:
+        return
+    others = [name for name, is_given in columns_only.items() if is_given]
+    if text_format is not None:
+        others += [name for name, is_given in (("--json", as_json), ("--decode", decode)) if is_given]
+    if has_null and text_format in (None, KAFKA):
+        others.append("--null")
+    if others:
+        fail(f"{chosen} cannot be combined with {', '.join(others)}: remove one or the other", MISUSED)
 
 
 def _of_internal_topics(topics: list[str], *, as_kafka: bool) -> Render:

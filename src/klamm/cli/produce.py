@@ -34,6 +34,7 @@ LINGER_MS = 5
 _ADVICE: Final = "add --create-topic, or --partitions N for so many partitions"
 
 app = typer.Typer(rich_markup_mode=None)
+DELIMITER = "\\n"
 
 
 @app.command()
@@ -55,7 +56,7 @@ def produce(
     ] = False,
     delimiter: Annotated[
         str, typer.Option("--delimiter", "-D", metavar="TEXT", help="What ends each record in the input.")
-    ] = "\\n",
+    ] = DELIMITER,
     key: Annotated[
         str | None, typer.Option("--key", metavar="TEXT", help="The key of each record; default: none.")
     ] = None,
@@ -144,6 +145,8 @@ def produce(
     }
     if whole_files and (as_json or key_separator or not files):
         fail("--whole cannot be combined with --json or --key-separator: remove them", MISUSED)
+    if whole_files and delimiter != DELIMITER:
+        fail("--whole cannot be combined with --delimiter: a file is one record", MISUSED)
     if key is not None and (as_json or key_separator):
         fail("--key cannot be combined with --json or --key-separator: remove them", MISUSED)
     try:

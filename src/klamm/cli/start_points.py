@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.cli.offset_plans import parse_datetime, parse_duration
 from klamm.clock import Clock
+from klamm.config import ConfigError
 from klamm.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -60,7 +61,10 @@ def seek_all(consumer: Consumer, partitions: Sequence[TopicPartition], start: St
         for partition, first in found.items():
             consumer.seek(partition, ends[partition] if first is None else first.offset)
         return
+    if start.offset is not None and partitions and all(start.offset > ends[each] for each in partitions):
+        ended = ", ".join(f"{each} ends at {ends[each]}" for each in partitions)
+        raise ConfigError("offset", f"no partition has offset {start.offset}: {ended}")
     for partition in partitions:
         wanted = ends[partition] - start.before_end if start.before_end is not None else start.offset
         assert wanted is not None
-        consumer.seek(partition, max(begins[partition], wanted))
+        consumer.seek(partition, min(ends[partition], max(begins[partition], wanted)))

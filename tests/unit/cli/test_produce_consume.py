@@ -110,6 +110,7 @@ def test_reading_stops_when_nothing_has_come_for_a_while(bootstrap: str, topic: 
         ('{"value_base64": "?"}', ["--json"], "not base64"),
         ('{"value": 1, "headers": 3}', ["--json"], "headers are"),
         ("x", ["--acks", "2"], "acks"),
+        ("x", ["--whole", "-D", ";", __file__], "--whole cannot be combined with --delimiter"),
         ("x", ["--set", "nosuch=1"], "nosuch"),
     ],
 )
@@ -127,6 +128,7 @@ def test_what_cannot_be_sent_is_said_in_one_line(
     [
         (["-p", "7"], 1, "no 7"),
         (["-g", "g", "-o", "0"], 2, "--group"),
+        (["-o", "9"], 2, "no partition has offset 9: topic-"),
         (["--set", "isolation.level=none"], 2, "isolation.level"),
     ],
 )
@@ -232,6 +234,12 @@ def test_columns_and_formats_show_what_belongs_to_a_record(topic: str) -> None:
         (["-D", "\\q"], "unknown escape"),
         (["-o", "soon"], "invalid offset 'soon'"),
         (["-o", "@soon"], "expected a time"),
+        (["-o", "5", "--from-beginning"], "--from-beginning cannot be combined with --offset"),
+        (["--json", "--keys", "-D", ";"], "--json cannot be combined with --keys, --delimiter"),
+        (["-f", "%s", "--timestamps"], "--format cannot be combined with --timestamps"),
+        (["-f", "%s", "--json"], "--format cannot be combined with --json"),
+        (["-f", "kafka", "--null", "-"], "--format cannot be combined with --null"),
+        (["--decode", "--headers"], "--decode cannot be combined with --headers"),
     ],
 )
 def test_words_that_make_no_sense_are_refused(options: list[str], complaint: str) -> None:
