@@ -229,7 +229,8 @@ class Calls:
         try:
             await self.core.tasks.within(arrived, deadline.remaining_ms(), "requesting metadata")
         except KlammTimeoutError:
-            deadline.last_error = deadline.last_error or metadata.error
+            silence = KlammTimeoutError("no broker answered a request for metadata")
+            deadline.last_error = deadline.last_error or metadata.error or silence
             deadline.remaining_ms()
         finally:
             metadata.unlisten(check)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -25,3 +26,13 @@ def test_an_operation_that_times_out_says_so_once_and_why(call: Callable[[klamm.
         call(admin)
     assert str(failed.value).count("timed out after") == 1
     assert str(failed.value).count("no bootstrap server can be reached") == 1
+
+
+def test_an_operation_that_no_broker_answers_says_what_it_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        bootstrap = f"127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            klamm.Admin(bootstrap_servers=bootstrap) as admin,
+            pytest.raises(klamm.KlammTimeoutError, match="no broker answered a request for metadata"),
+        ):
+            admin.list_topics(timeout=0.2)
