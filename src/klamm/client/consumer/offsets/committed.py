@@ -63,7 +63,7 @@ class CommittedOffsets:
                 return await self._core.tasks.within(
                     self._core.tasks.spawn(self.for_positions(partitions)),
                     deadline.remaining_ms(),
-                    "reading committed offsets",
+                    f"waiting for the coordinator of group {self._settings.group_id}",
                 )
             except KlammError as error:
                 await deadline.pause(error)
