@@ -280,6 +280,13 @@ def _of_topics() -> Iterator[Case]:
             delete_topics.DeleteTopicsRequest(topic_names=[ABSENT], timeout_ms=1000),
             (topic(Op.DESCRIBE, ABSENT),),
         )
+    yield Case(
+        "deleting by the cluster's right",
+        ApiKey.DELETE_TOPICS,
+        5,
+        delete_topics.DeleteTopicsRequest(topic_names=[ABSENT], timeout_ms=1000),
+        (cluster(Op.DELETE, REFUSED[T]),),
+    )
     by_name = delete_topics.DeleteTopicState(ABSENT)
     yield Case(
         "deleting 6",
@@ -598,6 +605,15 @@ def _of_the_cluster() -> Iterator[Case]:
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
         0,
         list_partition_reassignments.ListPartitionReassignmentsRequest(1000, None),
+        (describe,),
+    )
+    yield Case(
+        "reassignments of one partition",
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        0,
+        list_partition_reassignments.ListPartitionReassignmentsRequest(
+            1000, [list_partition_reassignments.ListPartitionReassignmentsTopics(ABSENT, [0])]
+        ),
         (describe,),
     )
     partition = alter_partition_reassignments.ReassignablePartition(0, None)

@@ -49,6 +49,7 @@ class Side:
     def __init__(self, name: str, bootstrap: str) -> None:
         self.name = name
         self.bootstrap = bootstrap
+        self.topic_ids: dict[str, bytes] = {}
         self.admin = Conversation(bootstrap, source=ADMIN)
         self.allow(AclOperation.ALL, *KINDS, host=ADMIN)
         topics = [create_topics.CreatableTopic(name, 1, 1) for name in (TOPIC, "doomed")]

@@ -1,4 +1,4 @@
-"""The rules of the APIs about quotas."""
+"""The rules of the APIs about the cluster that no common rule fits."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from klamm.access.acls import CLUSTER_NAME
 from klamm.broker.net.context import RequestContext
-from klamm.broker.security.permissions import ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER_CONFIGS
+from klamm.broker.security.permissions import (
+    ALTER_CLUSTER_CONFIGS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CLUSTER_CONFIGS,
+)
 from klamm.broker.security.rules import MESSAGES, Verdict, answered
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.alter_client_quotas import AlterClientQuotasResponse, EntityData, EntryResult
 from klamm.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
+from klamm.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
 
 if TYPE_CHECKING:
     from klamm.broker.services import Services
@@ -43,3 +52,16 @@ def alter_client_quotas(services: Services, context: RequestContext, request: An
             ]
         )
     )
+
+
+def list_partition_reassignments(services: Services, context: RequestContext, request: Any) -> Verdict | None:
+    """A refusal has the partitions that were asked for, and nothing of them."""
+    if services.authorizer.allows(context, DESCRIBE_CLUSTER, CLUSTER_NAME):
+        return None
+    asked = [
+        OngoingTopicReassignment(
+            each.name, [OngoingPartitionReassignment(number) for number in each.partition_indexes]
+        )
+        for each in request.topics or ()
+    ]
+    return answered(ListPartitionReassignmentsResponse(0, int(_REFUSED), MESSAGES[_REFUSED], asked))

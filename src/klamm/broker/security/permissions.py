@@ -50,6 +50,7 @@ DESCRIBE_TRANSACTIONAL_ID: Final = Permission(ResourceType.TRANSACTIONAL_ID, Acl
 ALTER_CLUSTER: Final = Permission(ResourceType.CLUSTER, AclOperation.ALTER)
 CREATE_CLUSTER: Final = Permission(ResourceType.CLUSTER, AclOperation.CREATE)
 DESCRIBE_CLUSTER: Final = Permission(ResourceType.CLUSTER, AclOperation.DESCRIBE)
+DELETE_CLUSTER: Final = Permission(ResourceType.CLUSTER, AclOperation.DELETE)
 CLUSTER_ACTION: Final = Permission(ResourceType.CLUSTER, AclOperation.CLUSTER_ACTION)
 DESCRIBE_CLUSTER_CONFIGS: Final = Permission(ResourceType.CLUSTER, AclOperation.DESCRIBE_CONFIGS)
 ALTER_CLUSTER_CONFIGS: Final = Permission(ResourceType.CLUSTER, AclOperation.ALTER_CONFIGS)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from klamm.broker.security import cluster_rules, group_rules, topic_rules, transaction_rules
+from klamm.broker.security.inspected import Inspected
 from klamm.broker.security.permissions import (
     ALTER_CLUSTER,
     ALTER_CLUSTER_CONFIGS,
@@ -15,6 +16,7 @@ from klamm.broker.security.permissions import (
     CLUSTER_ACTION,
     CREATE_CLUSTER,
     CREATE_TOPIC,
+    DELETE_CLUSTER,
     DELETE_GROUP,
     DELETE_TOPIC,
     DESCRIBE_CLUSTER,
@@ -53,6 +55,13 @@ def _items(
     return Rule(api_key, (needs,), EachItem(api_key, needs, field, answers, name, message=message))
 
 
+def _inspected(api_key: ApiKey, needs: Permission, field: str, answers: str) -> Rule:
+    """An API of klamm's own, which tells all that there is to know of each thing it names."""
+    return Rule(
+        api_key, (needs, DESCRIBE_TOPIC), Inspected(EachItem(api_key, needs, field, answers), answers)
+    )
+
+
 def _member(api_key: ApiKey, screen: Screen | None = None) -> Rule:
     """An API of a group's members."""
     return Rule(api_key, (READ_GROUP,), screen or Whole(api_key, READ_GROUP, field="group_id"))
@@ -74,7 +83,7 @@ _RULES: Final = (
         (CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS),
         topic_rules.create_topics,
     ),
-    Rule(ApiKey.DELETE_TOPICS, (DELETE_TOPIC, DESCRIBE_TOPIC), topic_rules.delete_topics),
+    Rule(ApiKey.DELETE_TOPICS, (DELETE_TOPIC, DESCRIBE_TOPIC, DELETE_CLUSTER), topic_rules.delete_topics),
     Rule(
         ApiKey.DESCRIBE_CONFIGS,
         (DESCRIBE_TOPIC_CONFIGS, DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS),
@@ -106,8 +115,8 @@ _RULES: Final = (
     ),
     Rule(ApiKey.CONSUMER_GROUP_DESCRIBE, (DESCRIBE_GROUP,), group_rules.consumer_group_describe),
     _items(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUP, "groups", "groups", ""),
-    _items(ApiKey.INSPECT_GROUPS, DESCRIBE_GROUP, "groups", "groups", ""),
-    _items(ApiKey.TRACE_GROUPS, DESCRIBE_GROUP, "groups", "groups", ""),
+    _inspected(ApiKey.INSPECT_GROUPS, DESCRIBE_GROUP, "groups", "groups"),
+    _inspected(ApiKey.TRACE_GROUPS, DESCRIBE_GROUP, "groups", "groups"),
     _items(ApiKey.DELETE_GROUPS, DELETE_GROUP, "groups_names", "results", ""),
     Rule(ApiKey.LIST_GROUPS, (DESCRIBE_GROUP, DESCRIBE_CLUSTER), group_rules.list_groups),
     # transactions
@@ -153,7 +162,9 @@ _RULES: Final = (
         (DESCRIBE_TRANSACTIONAL_ID, DESCRIBE_TOPIC),
         transaction_rules.describe_transactions,
     ),
-    _items(ApiKey.INSPECT_TRANSACTIONS, DESCRIBE_TRANSACTIONAL_ID, "transactional_ids", "transactions", ""),
+    _inspected(
+        ApiKey.INSPECT_TRANSACTIONS, DESCRIBE_TRANSACTIONAL_ID, "transactional_ids", "transactions"
+    ),
     Rule(ApiKey.LIST_TRANSACTIONS, (DESCRIBE_TRANSACTIONAL_ID,), transaction_rules.list_transactions),
     # the cluster
     Rule(ApiKey.API_VERSIONS, ()),
@@ -168,7 +179,9 @@ _RULES: Final = (
     _cluster(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, DESCRIBE_CLUSTER),
     _cluster(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ALTER_CLUSTER),
     _cluster(ApiKey.DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER),
-    _cluster(ApiKey.LIST_PARTITION_REASSIGNMENTS, DESCRIBE_CLUSTER),
+    Rule(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS, (DESCRIBE_CLUSTER,), cluster_rules.list_partition_reassignments
+    ),
     _cluster(ApiKey.ALTER_PARTITION_REASSIGNMENTS, ALTER_CLUSTER),
     _cluster(ApiKey.ELECT_LEADERS, ALTER_CLUSTER),
     _cluster(ApiKey.UPDATE_FEATURES, ALTER_CLUSTER),

@@ -15,6 +15,7 @@ from klamm.broker.security.permissions import (
     CLUSTER_ACTION,
     CREATE_CLUSTER,
     CREATE_TOPIC,
+    DELETE_CLUSTER,
     DELETE_TOPIC,
     DESCRIBE_CLUSTER_CONFIGS,
     DESCRIBE_GROUP_CONFIGS,
@@ -218,7 +219,9 @@ def create_topics(services: Services, context: RequestContext, request: Any) -> 
 
 
 def delete_topics(services: Services, context: RequestContext, request: Any) -> Verdict | None:
-    """To see each topic, then to delete it."""
+    """To see each topic, then to delete it; or to delete whatever the cluster has."""
+    if services.authorizer.shows(context, DELETE_CLUSTER, CLUSTER_NAME):
+        return None
     fields = [("topics", request.topics), ("topic_names", request.topic_names)]
     changes: dict[str, Any] = {}
     refusals: list[Any] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from klamm.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from klamm.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from klamm.protocol.messages.inspect_groups import InspectGroupsRequest
 from klamm.protocol.messages.list_groups import ListGroupsRequest
 from klamm.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from klamm.protocol.messages.offset_commit import (
@@ -309,3 +311,25 @@ def test_a_topic_that_may_not_be_described_is_neither_subscribed_nor_matched_nor
     jar.set_acl(describe, PermissionType.DENY)
     described = consumers_described(client, jar)
     assert (described.error_code, described.members) == (29, [])
+
+
+def test_who_inspects_a_group_sees_only_topics_that_he_may_describe(jar: Secured) -> None:
+    jar.create_topic("inspected-topic")
+    jar.set_acl(Right(ResourceType.GROUP, AclOperation.READ, "inspected"))
+    for name in (TOPIC, "inspected-topic"):
+        jar.set_acl(Right(ResourceType.TOPIC, AclOperation.READ, name))
+    client = jar.bob()
+    partition = OffsetCommitRequestPartition(0, 3)
+    topics = [
+        OffsetCommitRequestTopic(name=name, partitions=[partition]) for name in (TOPIC, "inspected-topic")
+    ]
+    client.send(ApiKey.OFFSET_COMMIT, 8, OffsetCommitRequest("inspected", -1, "", None, -1, topics))
+    jar.pass_ms(1000)
+    (committed,) = client.new_answers()
+    assert not error_codes(committed) - {0}
+    jar.set_acl(Right(ResourceType.TOPIC, AclOperation.DESCRIBE, "inspected-topic"), PermissionType.DENY)
+    client.send(ApiKey.INSPECT_GROUPS, 0, InspectGroupsRequest(["inspected"]))
+    jar.pass_ms(1000)
+    (answer,) = client.new_answers()
+    content = json.loads(answer.groups[0].content)
+    assert [each["topic"] for each in content["offsets"]] == [TOPIC]
