@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import socket
+import ssl
 import sys
 import time
 from collections.abc import Iterator
@@ -23,17 +26,17 @@ PARTITIONS = 4
 class SecureCluster:
     """Two processes on one folder."""
 
-    def __init__(self, folder: Path, brokers: int) -> None:
+    def __init__(self, folder: Path, brokers: int, *arguments: str) -> None:
         self.port = free_port()
         self.files = folder / "data" / "secure"
         self.log = folder / "log"
         command = [sys.executable, "-m", "klamm.cli", "up", "--secure", "--data", str(folder / "data")]
-        command += ["--listen", f"127.0.0.1:{self.port}", "--brokers", str(brokers)]
+        command += ["--listen", f"127.0.0.1:{self.port}", *arguments]
+        command += ["--brokers", str(brokers)] if brokers > 1 else []
         self.process = LineProcess(
             command, stderr_path=self.log, environment={"PYTHONPATH": str(ROOT / "src")}
         )
-        for _ in range(brokers):
-            self.process.read_line(60)
+        self.lines = [self.process.read_line(60) for _ in range(brokers)]
 
     @property
     def settings(self) -> dict[str, str]:
@@ -126,5 +129,38 @@ def test_sighup_renews_the_certificate_of_a_running_broker(tmp_path: Path) -> No
         assert cluster.waits_for("keeps its former certificate")
         with klamm.Admin(cluster.settings) as admin:
             assert admin.list_topics() == ["t"]
+    finally:
+        cluster.process.terminate()
+
+
+def served(port: int, authority: Path) -> str:
+    """The certificate that a port shows, once it is trusted."""
+    context = ssl.create_default_context(cafile=str(authority))
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as secured,
+    ):
+        shown = secured.getpeercert()
+        assert shown is not None
+        return str(shown["serialNumber"])
+
+
+def test_sighup_renews_the_certificates_of_a_broker_and_of_its_control_port(tmp_path: Path) -> None:
+    cluster = SecureCluster(tmp_path, 1, "--control", "https://127.0.0.1:0")
+    try:
+        control = re.search(r"control on 127\.0\.0\.1:(\d+)", cluster.lines[0])
+        assert control is not None
+        ports, ca = (cluster.port, int(control[1])), cluster.files / "ca.pem"
+        (before,) = {served(port, ca) for port in ports}
+        CertificateAuthority(cluster.files).issue("broker", ["127.0.0.1"])
+        cluster.process.process.send_signal(signal.SIGHUP)
+        assert cluster.waits_for("certificate of the control port is read again")
+        assert cluster.waits_for("certificates are read again")
+        (after,) = {served(port, ca) for port in ports}
+        assert after != before
+        (cluster.files / "broker.pem").write_text("broken")
+        cluster.process.process.send_signal(signal.SIGHUP)
+        assert cluster.waits_for("the control port keeps its former certificate")
+        assert {served(port, ca) for port in ports} == {after}
     finally:
         cluster.process.terminate()

@@ -31,8 +31,7 @@ from klamm.testing.control import Control, ControlError
 from klamm.version import __version__
 
 if TYPE_CHECKING:
-    import ssl
-
+    from klamm.broker.security.tls_listener import TlsListener
     from klamm.config import Password
     from klamm.testing.broker import Broker
 
@@ -53,7 +52,7 @@ class ControlServer:
         listener: Listener,
         *,
         token: Password | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: TlsListener | None = None,
     ) -> None:
         self._broker = broker
         self._bound = bind(listener)
@@ -94,7 +93,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.BaseServer):
     daemon_threads = True
 
     def __init__(
-        self, listening: socket.socket, control: Control, access: HttpAccess, tls: ssl.SSLContext | None
+        self, listening: socket.socket, control: Control, access: HttpAccess, tls: TlsListener | None
     ) -> None:
         super().__init__(listening.getsockname(), _Connection)
         self._socket = listening
@@ -120,7 +119,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.BaseServer):
                 plain = cast(socket.socket, request)
                 plain.settimeout(REQUEST_TIMEOUT_S)
                 try:
-                    request = self._tls.wrap_socket(plain, server_side=True)
+                    request = self._tls.context.wrap_socket(plain, server_side=True)
                 except (OSError, ValueError) as error:
                     _log.warning(
                         "TLS handshake of %s with the control port failed: %s", client_address, error

@@ -16,7 +16,7 @@ from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.config.http_ports import CONTROL, METRICS
 from klamm.broker.net.http_access import NOT_FOR_PAGES
 from klamm.broker.net.listeners import Listener
-from klamm.broker.security.tls_listener import new_context
+from klamm.broker.security.tls_listener import TlsListener
 from klamm.cli.control_port import CA, TOKEN, ask
 from klamm.config import ConfigError, Password
 from klamm.net.security.authority import CertificateAuthority
@@ -153,7 +153,7 @@ def control(authority: CertificateAuthority) -> Iterator[ControlServer]:
             "listener.name.control.ssl.keystore.location": str(authority.folder / "broker.pem"),
         }
     )
-    tls, broker = new_context(config.listener_values[CONTROL]), Broker()
+    tls, broker = TlsListener(config.listener_values[CONTROL]), Broker()
     listener = Listener(CONTROL, "127.0.0.1", 0)
     with ControlServer(broker, listener, token=Password("s3cret"), tls=tls) as server, broker:
         server.start()
