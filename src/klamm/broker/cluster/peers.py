@@ -7,7 +7,7 @@ again.
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop, Future, TimerHandle
+from asyncio import AbstractEventLoop, Future, Task, TimerHandle
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -57,7 +57,8 @@ class Peers:
             security=security,
         )
         self._transport = transport
-        self._network = Network(config, self, random, clock.now_ms())
+        self._network = Network(config, self, random, clock.now_ms(), self._aside)
+        self._asides: set[Task[None]] = set()  # they would be collected otherwise
         self._kinds: set[str] = set()  # of connections
         self._addresses: dict[int, Address] = {}
         self._timer: TimerHandle | None = None
@@ -128,6 +129,22 @@ class Peers:
     def connect(self, address: Address, events: LinkEvents) -> Link:
         """Open a connection, as a Transport does."""
         return self._transport.connect(address, _Timed(self, events))
+
+    def _aside(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
+        """Run what may block, such as asking for a token, on another thread."""
+
+        async def run() -> None:
+            result, failure = None, None
+            try:
+                result = await self._loop.run_in_executor(None, work)
+            except Exception as error:
+                failure = error
+            if not self._is_closed:
+                self.happened(partial(done, result, failure))
+
+        task = self._loop.create_task(run())
+        self._asides.add(task)
+        task.add_done_callback(self._asides.discard)
 
     def happened(self, event: Callable[[], None]) -> None:
         """Something arrived from a connection."""

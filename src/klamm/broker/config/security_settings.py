@@ -101,6 +101,16 @@ LISTENER_SETTINGS: Final[Mapping[str, Setting]] = {
                 "Accepted so that Kafka's files work; scopes have no effect here.", has_effect=False),
         Setting("sasl.oauthbearer.clock.skew.seconds", Kind.INT, 30, at_least(0),
                 "How far the clock of an issuer may be off."),
+        _text("sasl.oauthbearer.token.endpoint.url",
+              "Where this broker gets the tokens by which it logs in to others: https, or http on loopback."),
+        _text("sasl.oauthbearer.client.credentials.client.id",
+              "Who this broker is at the token endpoint; or clientId in sasl.jaas.config."),
+        _secret("sasl.oauthbearer.client.credentials.client.secret",
+                "Its secret at the token endpoint; or clientSecret in sasl.jaas.config."),
+        _text("sasl.oauthbearer.scope",
+              "What it asks of the token endpoint; or scope in sasl.jaas.config."),
+        _text("https.ca.location",
+              "The CA certificates of the token endpoint, as PEM. Default: the system's."),
         Setting("klamm.oauthbearer.unsecured", Kind.BOOLEAN, False, None,
                 "For development: accept tokens without a signature, which anybody can make."),
         Setting("max.connections", Kind.INT, INT_MAX, at_least(0),
@@ -113,8 +123,8 @@ LISTENER_SETTINGS: Final[Mapping[str, Setting]] = {
 BETWEEN_BROKERS: Final = (
     Setting("security.inter.broker.protocol", Kind.STRING, None, one_of(*PROTOCOLS),
             "Other brokers connect to the listener with this protocol; or set inter.broker.listener.name."),
-    Setting("sasl.mechanism.inter.broker.protocol", Kind.STRING, None, one_of(*_MECHANISMS[:3]),
-            "How brokers log in to each other: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."),
+    Setting("sasl.mechanism.inter.broker.protocol", Kind.STRING, None, one_of(*_MECHANISMS),
+            "How brokers log in to each other: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."),
 )  # fmt: skip
 BEFORE_LOGIN: Final = (
     Setting("klamm.login.timeout.ms", Kind.INT, 10000, at_least(100),
