@@ -11,7 +11,11 @@ from typing import Any, Self
 
 import uvicorn
 
+from klamm.broker.net.http_access import HttpAccess
+from klamm.broker.net.listeners import is_loopback
+from klamm.config import Password
 from klamm.registry.app import application
+from klamm.registry.guard import Guard
 from klamm.registry.service import RegistryService
 
 _STOP_S = 5
@@ -20,14 +24,23 @@ _STOP_S = 5
 class RegistryServer:
     """A registry with a port, from `with` to its end. `url` is where clients find it."""
 
-    def __init__(self, settings: Mapping[str, Any], *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: Password | None = None,
+    ) -> None:
+        """With a token clients need it; without one those on a loopback address must ask for that by name."""
+        access = HttpAccess(token, only_local_names=is_loopback(host))
         self._service = RegistryService(settings)
         self._socket = socket.create_server((host, port))
         bound_host, bound_port = self._socket.getsockname()[:2]
         self.url = f"http://{bound_host}:{bound_port}"
         self._server = uvicorn.Server(
             uvicorn.Config(
-                application(self._service),
+                Guard(application(self._service), access),
                 log_config=None,
                 access_log=False,
                 lifespan="off",

@@ -12,20 +12,22 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 import klamm
+from klamm.config import Password
 from klamm.registry.app import MAX_BODY_BYTES
 from klamm.registry.model import RegistryError
 from klamm.registry.server import RegistryServer
+from klamm.schemas.registry_client import SchemaRegistry, SchemaRegistryError
 
 INT = {"schema": '"int"'}
 
 
-def ask(url: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+def ask(url: str, method: str, path: str, body: Any = None, **fields: str) -> tuple[int, Any]:
     parts = urlsplit(url)
     assert parts.hostname is not None
     connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=60)
     try:
         sent = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        connection.request(method, path, sent)
+        connection.request(method, path, sent, fields)
         answer = connection.getresponse()
         assert (
             "text" in str(answer.headers["Content-Type"])
@@ -173,3 +175,25 @@ def test_a_schema_that_the_topic_does_not_take_is_refused_with_what_to_do() -> N
             assert (status, refusal["error_code"]) == (413, 413)
             assert "klamm topics alter _schemas --config max.message.bytes=" in refusal["message"]
             assert ask(server.url, "POST", path, INT)[0] == 200
+
+
+def test_a_registry_with_a_token_serves_nobody_else(broker: klamm.Broker) -> None:
+    secret = "a-token"
+    with RegistryServer({"bootstrap.servers": broker.bootstrap}, token=Password(secret)) as server:
+        for fields in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic %%%"}):
+            status, refusal = ask(server.url, "GET", "/subjects", **fields)
+            assert (status, refusal["error_code"]) == (401, 401)
+            assert secret not in str(refusal)
+        assert ask(server.url, "DELETE", "/subjects/orders-value")[0] == 401
+        for client in (
+            SchemaRegistry(server.url, token=secret),
+            SchemaRegistry(server.url, username="anybody", password=secret),
+        ):
+            assert client.ask("GET", "/schemas/types") == ["JSON", "PROTOBUF", "AVRO"]
+        with pytest.raises(SchemaRegistryError, match="needs its token"):
+            SchemaRegistry(server.url).ask("GET", "/schemas/types")
+
+
+def test_a_web_page_that_has_a_name_for_this_machine_is_refused(url: str) -> None:
+    assert ask(url, "GET", "/subjects", Host="evil.example:8081")[0] == 403
+    assert ask(url, "GET", "/subjects", Host="localhost:8081")[0] == 200
