@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -81,7 +81,16 @@ def exists(admin: Admin, group: str) -> bool:
 def require_group(admin: Admin, group: str) -> None:
     """End the command if there is no such group."""
     if not exists(admin, group):
-        fail(f"group {group} does not exist: `klamm groups list` shows those that do")
+        fail(_NO_GROUP.format(group))
+
+
+def problem_of(group: str, error: KlammError) -> str:
+    """Why nothing can be said of a group."""
+    is_absent = isinstance(error, BrokerError) and error.error_code == ErrorCode.group_id_not_found
+    return _NO_GROUP.format(group) if is_absent else str(error)
+
+
+_NO_GROUP: Final = "group {} does not exist: `klamm groups list` shows those that do"
 
 
 def print_json(value: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import Annotated, Final
 
@@ -14,6 +15,7 @@ from klamm.cli.cluster import (
     Bootstrap,
     Timeout,
     print_json,
+    problem_of,
 )
 from klamm.cli.completion import complete_groups
 from klamm.cli.exit_codes import FAILED, NEEDS_ATTENTION
@@ -63,8 +65,8 @@ def diagnose(
             if number:
                 echo()
             _print(each)
-    for error in errors:
-        echo(f"klamm: {error}", err=True)
+    for group_id, error in errors.items():
+        echo(f"klamm: {problem_of(group_id, error)}", err=True)
     if errors:
         raise typer.Exit(FAILED)
     if not all(each.is_well for each in found):
@@ -93,13 +95,16 @@ def _wrapped(text: str, head: str) -> None:
     if len(head) + len(text) <= WIDTH:
         echo(head + text)  # as most are, of ten thousand groups
         return
-    echo_lines(
-        textwrap.fill(
-            text,
-            WIDTH,
-            initial_indent=head,
-            subsequent_indent=" " * len(head),
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
+    lines = textwrap.fill(
+        _COMMAND.sub(lambda found: found[0].replace(" ", _NO_BREAK), text),
+        WIDTH,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_on_hyphens=False,
+        break_long_words=False,
     )
+    echo_lines(lines.replace(_NO_BREAK, " "))
+
+
+_COMMAND: Final = re.compile("`[^`]*`")
+_NO_BREAK: Final = "\0"

@@ -72,12 +72,14 @@ def explain(
         echo(f"No events recorded for group {group}.")
         return
     echo(f"{group}: {summary(events)}")
+    now = _now(bootstrap, timeout, group)
     root = root_cause(sorted(events, key=lambda event: int(event["timestamp_ms"])))
-    if root is not None:
-        echo(f"Root cause: {root.text} ({root.who}). {root.cure}")
-    for finding in _under_way(bootstrap, timeout, group):
-        echo()
-        print_finding(finding)
+    if now:
+        for finding in now:
+            echo()
+            print_finding(finding)
+    elif root is not None:
+        _print_paragraph(f"Root cause: {root.text} ({root.who}). {root.cure}".rstrip())
     _print_reconciling(bootstrap, timeout, group, events)
     echo()
     if len(shown) < len(story):
@@ -85,21 +87,29 @@ def explain(
         echo()
     for entry in shown:
         when = clock_time(entry.timestamp_ms)
-        lines = textwrap.fill(
-            f"{when}  {entry.text}",
-            WIDTH,
-            subsequent_indent=" " * (len(when) + 2),
-            break_on_hyphens=False,  # member ids contain hyphens, and are copied from here
-            break_long_words=False,
-        )
-        echo_lines(lines)
+        _print_paragraph(f"{when}  {entry.text}", " " * (len(when) + 2))
 
 
-def _under_way(bootstrap: str, timeout: float, group: str) -> list[Finding]:
-    """The rebalance that is not over, if there is one."""
+def _print_paragraph(text: str, indent: str = "") -> None:
+    lines = textwrap.fill(
+        text,
+        WIDTH,
+        subsequent_indent=indent,
+        break_on_hyphens=False,  # member ids contain hyphens, and are copied from here
+        break_long_words=False,
+    )
+    echo_lines(lines)
+
+
+# What explains the last rebalances better than the event that began most of them.
+_DEEPER: Final = frozenset({GroupVerdict.REBALANCING, GroupVerdict.REDELIVERED})
+
+
+def _now(bootstrap: str, timeout: float, group: str) -> list[Finding]:
+    """The rebalance that is not over, and the record that ends its readers, if there are such."""
     found = [diagnosis for _, diagnosis in survey(bootstrap, timeout, [group]).groups]
     findings = [each for diagnosis in found for each in diagnosis.findings]
-    return [each for each in findings if each.verdict is GroupVerdict.REBALANCING]
+    return [each for each in findings if each.verdict in _DEEPER]
 
 
 def _print_reconciling(bootstrap: str, timeout: float, group: str, events: list[dict[str, Any]]) -> None:

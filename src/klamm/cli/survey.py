@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class Surveyed:
     """Some groups, and why others could not be looked at."""
 
     groups: Sequence[tuple[GroupSnapshot, Diagnosis]]
-    errors: Sequence[KlammError]
+    errors: Mapping[str, KlammError]
 
 
 def survey(
@@ -43,7 +43,7 @@ def survey(
             window_ms=window_ms,
             timeout=timeout,
         )
-        return Surveyed([(each, diagnose(each)) for each in found], list(described.errors.values()))
+        return Surveyed([(each, diagnose(each)) for each in found], described.errors)
 
 
 @contextmanager

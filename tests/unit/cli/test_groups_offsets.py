@@ -375,11 +375,44 @@ def test_an_explanation_begins_with_the_root_cause_and_knows_what_is_under_way(s
         wait_until(
             lambda: "A rebalance has been under way" in scene.run("groups", "explain", scene.group).stdout
         )
-        lines = scene.says("groups", "explain", scene.group).splitlines()
-    assert lines[1].startswith("Root cause: a member joined")
-    told = "\n".join(lines)
+        told = scene.says("groups", "explain", scene.group)
+    assert told.splitlines()[2].startswith("  A rebalance has been under way")
     assert "waits for busy at 127.0.0.1 to join again" in told
     assert "is busy: it sends heartbeats" in told
+    assert "Root cause" not in told, "it began when a member came: what matters is whom it waits for"
+    assert scene.story(ends_with="group_emptied")
+    explained = scene.says("groups", "explain", scene.group)
+    assert "Root cause: a member left" in explained
+    assert max(map(len, explained.splitlines())) <= 110
+
+
+def test_a_record_that_ends_its_readers_is_the_root_cause(scene: Scene) -> None:
+    # Given a program that dies of the same record each time, and is started again
+    for _ in range(3):
+        with klamm.Consumer(
+            scene.topic,
+            bootstrap_servers=scene.bootstrap,
+            group_id=scene.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as dying:
+            while not dying.assignment():
+                dying.poll(0.1)
+            dying.commit({klamm.TopicPartition(scene.topic, 0): 3, klamm.TopicPartition(scene.topic, 1): 10})
+    told = wait_until(
+        lambda: next(
+            (
+                said
+                for said in [scene.run("groups", "explain", scene.group).stdout]
+                if "stands at offset 3" in said
+            ),
+            "",
+        )
+    )
+    assert told
+    assert told.splitlines()[2].startswith(f"  {scene.topic}-0 stands at offset 3")
+    assert f"--topic {scene.topic}:0 --to-offset 4" in told
+    assert "Root cause: a member left" not in told
 
 
 def test_the_inside_of_a_living_group_is_shown(scene: Scene) -> None:
@@ -436,7 +469,7 @@ def test_a_diagnosis_is_text_json_and_an_exit_code(scene: Scene) -> None:
     ]
     done = scene.run("groups", "diagnose", "nobody")
     assert done.exit_code == 1
-    assert "nobody" in done.stderr
+    assert "klamm: group nobody does not exist: `klamm groups list` shows those that do" in done.stderr
     every = scene.run("groups", "diagnose", "--json")
     assert scene.group in {each["group"] for each in json.loads(every.stdout)}
 

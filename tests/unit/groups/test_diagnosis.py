@@ -117,6 +117,12 @@ def test_what_happened_once_is_not_said_to_repeat() -> None:
     assert "started again" in again.cure
 
 
+def test_a_member_that_only_came_needs_no_cure() -> None:
+    came = root_cause([event("rebalance_started", GroupEventCause.MEMBER_JOINED, "a", 0)])
+    assert came is not None
+    assert came.cure == ""
+
+
 def test_a_record_that_ends_its_readers_is_the_cause_of_their_storm() -> None:
     found = diagnose(
         group(
@@ -179,6 +185,25 @@ def test_a_group_that_nobody_reads_for_says_when_it_made_progress(
     )
     assert found.verdict.verdict is GroupVerdict.NOBODY_READS
     assert said in [each.text for each in found.verdict.evidence]
+
+
+def test_what_is_not_known_is_not_called_zero_and_is_to_be_decided_before_consumers_start() -> None:
+    found = diagnose(group(partition(0, 50, 10, None), partition(1, 10, 10, None), members=[], state="Empty"))
+    assert found.verdict.summary == "No member reads, and the lag of 1 partition is not known."
+    assert found.verdict.next_steps[0].startswith("Decide first where it goes on in orders-0")
+    assert (
+        "`klamm offsets reset billing --topic orders:0 --to-earliest --execute`"
+        in (found.verdict.next_steps[0])
+    )
+    some = diagnose(group(partition(0, 50, 10, None), partition(1, 4, 10, None), members=[], state="Empty"))
+    assert "6 records not read, and the lag of 1 partition is not known" in some.verdict.summary
+
+
+def test_a_group_that_went_back_has_no_rate_to_be_called_slow() -> None:
+    commits = [Commit(NOW_MS - 30_000 + at * 1_000, offset) for at, offset in enumerate((9, 4, 4))]
+    found = diagnose(group(partition(0, 4, 1_000, commits=commits, ended_at_start=0)))
+    assert found.verdict.verdict is GroupVerdict.WENT_BACK
+    assert GroupVerdict.TOO_SLOW not in [each.verdict for each in found.findings]
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,19 @@ def nobody_reads(group: GroupSnapshot) -> Finding | None:
         )
     if group.has_history:
         evidence.append(exact(_last_progress(group)))
-    return Finding(
-        GroupVerdict.NOBODY_READS,
-        f"No member reads, and {waiting}.",
-        evidence,
-        ("Start its consumers.", f"`klamm groups explain {group.group_id}` tells how the last member went."),
-    )
+    steps = [
+        "Start its consumers.",
+        f"`klamm groups explain {group.group_id}` tells how the last member went.",
+    ]
+    outside = [each.row.partition for each in group.partitions if each.row.is_out_of_range]
+    if outside:
+        steps.insert(
+            0,
+            f"Decide first where it goes on in {listed(outside)}, or auto.offset.reset does: `klamm offsets "
+            f"reset {group.group_id} --topic {outside[0].topic}:{outside[0].partition} --to-earliest "
+            "--execute`.",
+        )
+    return Finding(GroupVerdict.NOBODY_READS, f"No member reads, and {waiting}.", evidence, steps)
 
 
 def _last_progress(group: GroupSnapshot) -> str:

@@ -63,6 +63,8 @@ def rates(group: GroupSnapshot) -> Rates | None:
         row = each.row
         if row.lag is None or row.log is None or each.ended_at_start is None:
             continue
+        if each.commits and each.commits[-1].offset < each.commits[0].offset:
+            continue  # it went back: that is no speed
         lag += row.lag
         produced += max(0, row.log.end - each.ended_at_start) / group.window_ms
         commits = each.commits

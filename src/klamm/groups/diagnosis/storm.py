@@ -96,7 +96,7 @@ def _cure(cause: str, reason: str, times: int) -> str:
             "keepalive() within long work, or raise max.poll.interval.ms."
         )
     if cause in _WHEN_REPEATED and times == 1:
-        return _OTHER_CURE
+        return _OTHER_CURE if cause in _DEPARTURES else ""  # it came, as members do
     return _CURES.get(GroupEventCause(cause), _OTHER_CURE) if cause in set(GroupEventCause) else _OTHER_CURE
 
 
@@ -150,7 +150,8 @@ def _recorded(group: GroupSnapshot) -> Finding | None:
     if root is not None:
         because = f" The root cause: {root.text} ({root.who})."
         evidence.append(inferred(f"the other rebalances are consequences of: {root.text}"))
-        steps.insert(0, root.cure)
+        if root.cure:
+            steps.insert(0, root.cure)
     return Finding(GroupVerdict.STORM, f"{_often(len(began), group)}.{because}", evidence, steps)
 
 
