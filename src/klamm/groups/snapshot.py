@@ -52,12 +52,14 @@ class PartitionSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSnapshot:
-    """One member; what follows `group_instance_id` is shown by klamm only."""
+    """One member; what follows `gives_up` is shown by klamm only."""
 
     member_id: str
     client_id: str
     client_host: str
     group_instance_id: str | None = None
+    gives_up: Sequence[TopicPartition] = ()  # in a consumer group: what it has and should not have
+    give_up_left_ms: int | None = None  # until it is removed, unless it has given that up
     has_joined: bool | None = None  # its JoinGroup waits for the others
     has_synced: bool | None = None  # its SyncGroup waits for the leader, or it has its assignment
     silent_ms: int | None = None  # since its last heartbeat, commit or join

@@ -62,7 +62,10 @@ def test_a_consumer_group_shows_who_holds_what_up_through_every_broker(brokers: 
                 assert f"epoch {found['epoch']}  target of epoch {found['target_epoch']}" in shown
                 assert "(given up within " in shown
                 assert f"coordinator {found['coordinator']}, log __consumer_offsets-" in shown
+            done = CliRunner().invoke(app, ["groups", "diagnose", "billing", "--bootstrap", brokers[1]])
     giving, getting = of(found, "first"), of(found, "second")
+    assert "waits for first at 127.0.0.1 to give up orders-" in done.stdout
+    assert "it is removed in 2.0 min" in done.stdout or "it is removed in 1." in done.stdout
     assert (giving["protocol"], giving["state"]) == ("consumer", "gives up partitions")
     assert len(giving["assigned"]) == 4
     assert len(giving["target"]) == len(giving["to_give_up"]) == 2

@@ -187,6 +187,38 @@ def test_a_group_that_nobody_reads_for_says_when_it_made_progress(
     assert said in [each.text for each in found.verdict.evidence]
 
 
+def test_a_consumer_group_waits_for_those_who_still_have_what_others_get() -> None:
+    gives = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+    found = diagnose(
+        group(
+            state="Reconciling",
+            members=[member("app-1", gives_up=gives, give_up_left_ms=50_000, silent_ms=900), member("app-2")],
+            events=[],
+        )
+    )
+    assert found.verdict.verdict is GroupVerdict.REBALANCING
+    assert "waits for app at 10.0.0.7 to give up orders-0, orders-1." in found.verdict.summary
+    told = [each.text for each in found.verdict.evidence]
+    assert "app-1 still has orders-0, orders-1; it is removed in 50.0 s" in told
+    assert "app-1 at 10.0.0.7 is busy: it sends heartbeats (the last 900 ms ago) and does not poll" in told
+
+
+@pytest.mark.parametrize("events", [None, []])
+def test_explain_is_recommended_where_a_cluster_records_events(events: list[Any] | None) -> None:
+    back = [Commit(NOW_MS - 2_000, 9), Commit(NOW_MS - 1_000, 4)]
+    for snapshot in (
+        group(partition(0, 4, 10, None), members=[], state="Empty", events=events),
+        group(partition(0, 4, 10, commits=back), events=events),
+        group(state="PreparingRebalance", events=events),
+    ):
+        verdict = diagnose(snapshot).verdict
+        recommended = " ".join(verdict.next_steps)
+        assert "`klamm groups " in recommended
+        if events is None:
+            assert "groups explain" not in recommended
+            assert "groups inspect" not in recommended
+
+
 def test_what_is_not_known_is_not_called_zero_and_is_to_be_decided_before_consumers_start() -> None:
     found = diagnose(group(partition(0, 50, 10, None), partition(1, 10, 10, None), members=[], state="Empty"))
     assert found.verdict.summary == "No member reads, and the lag of 1 partition is not known."

@@ -181,6 +181,9 @@ def _snapshot(lag: GroupLag, found: _Found) -> GroupSnapshot:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 group_instance_id=member.group_instance_id,
+                gives_up=sorted(set(member.assignment or ()) - set(member.target))
+                if member.target is not None
+                else (),
                 **inside.members.get(member.member_id, {}),
             )
             for member in group.members

@@ -26,7 +26,7 @@ class Inside:
 
 
 UNKNOWN: Final = Inside()
-_OF_MEMBER: Final = ("has_joined", "has_synced", "silent_ms", "session_timeout_ms")
+_OF_MEMBER: Final = ("has_joined", "has_synced", "silent_ms", "session_timeout_ms", "give_up_left_ms")
 
 
 def ask_inside(admin: Admin, group_ids: Sequence[str]) -> Future[Results[str, dict[str, Any]]] | None:
@@ -48,7 +48,7 @@ def inside_of(asked: Future[Results[str, dict[str, Any]]] | None) -> dict[str, I
 def _inside(content: Mapping[str, Any]) -> Inside:
     members = content.get("members", ())
     return Inside(
-        {member["member_id"]: {name: member[name] for name in _OF_MEMBER} for member in members},
+        {member["member_id"]: {name: member.get(name) for name in _OF_MEMBER} for member in members},
         _rebalance(content),
         content.get("state_timestamp_ms") if content["state"] == "Empty" else None,
         {

@@ -8,7 +8,7 @@ from typing import Final
 
 from klamm.groups.causes import why
 from klamm.groups.diagnosis.finding import Evidence, Finding, GroupVerdict, exact, inferred
-from klamm.groups.diagnosis.words import count, duration, listed
+from klamm.groups.diagnosis.words import MAX_NAMED, count, duration, listed
 from klamm.groups.snapshot import GroupSnapshot, MemberSnapshot, PartitionSnapshot
 
 _RECENT_MS: Final = 60_000
@@ -59,7 +59,9 @@ def nobody_reads(group: GroupSnapshot) -> Finding | None:
         evidence.append(exact(_last_progress(group)))
     steps = [
         "Start its consumers.",
-        f"`klamm groups explain {group.group_id}` tells how the last member went.",
+        f"`klamm groups explain {group.group_id}` tells how the last member went."
+        if group.events is not None
+        else f"`klamm groups describe {group.group_id}` has what is not read, by partition.",
     ]
     outside = [each.row.partition for each in group.partitions if each.row.is_out_of_range]
     if outside:
@@ -117,6 +119,8 @@ def rebalancing(group: GroupSnapshot) -> Finding | None:
     """A rebalance is under way: since when, and for whom it waits."""
     if not group.is_rebalancing:
         return None
+    if any(member.gives_up for member in group.members):
+        return _giving_up(group)
     rebalance = group.rebalance
     since = (
         "" if rebalance is None or rebalance.started_ms is None else f" for {duration(rebalance.started_ms)}"
@@ -139,15 +143,38 @@ def rebalancing(group: GroupSnapshot) -> Finding | None:
         waits = "; this cluster does not tell for whom it waits"
     else:
         waits = " and waits for more members" if is_joining else ""
-    steps = [f"`klamm groups remove-member {group.group_id} --member {each.member_id}`" for each in late[:1]]
+    steps = ["A member joins again in its next poll(): see what it does between two polls."]
+    steps += [
+        f"`klamm groups remove-member {group.group_id} --member {each.member_id}` goes on without it."
+        for each in late[:1]
+    ]
+    if not late and group.members:
+        steps.append(f"`klamm groups members {group.group_id}` has its members: see their logs.")
+    return Finding(
+        GroupVerdict.REBALANCING, f"A rebalance has been under way{since}{waits}.", evidence, steps
+    )
+
+
+def _giving_up(group: GroupSnapshot) -> Finding:
+    """In a consumer group others wait only for partitions that somebody still has."""
+    late = [member for member in group.members if member.gives_up]
+    waits = "; ".join(f"{_name(each)} to give up {listed(each.gives_up)}" for each in late[:MAX_NAMED])
+    evidence = [exact(f"the group is {group.state}")]
+    for each in late:
+        left = "" if each.give_up_left_ms is None else f"; it is removed in {duration(each.give_up_left_ms)}"
+        evidence.append(exact(f"{each.member_id} still has {listed(each.gives_up)}{left}"))
+        if each.silent_ms is not None:
+            evidence.append(exact(_about(each)))
     return Finding(
         GroupVerdict.REBALANCING,
-        f"A rebalance has been under way{since}{waits}.",
+        f"A rebalance has been under way and waits for {waits}. The others go on with what they have.",
         evidence,
         (
-            "A member joins again in its next poll(): see what it does between two polls.",
-            *(f"{step} goes on without it." for step in steps),
-        ),
+            "A member gives partitions up in its next poll(): see what it does between two polls.",
+            f"`klamm groups inspect {group.group_id}` shows what each member has, gives up and gets.",
+        )
+        if group.events is not None
+        else ("A member gives partitions up in its next poll(): see what it does between two polls.",),
     )
 
 

@@ -31,7 +31,9 @@ def went_back(group: GroupSnapshot) -> Finding | None:
         [exact(f"{each.row.partition}: {high} was committed, then {low}") for each, (high, low, _) in found],
         (
             "A reset of offsets, a seek, or two programs that commit for one group: see who uses its id.",
-            f"`klamm groups explain {group.group_id}` has what happened then.",
+            f"`klamm groups explain {group.group_id}` has what happened then."
+            if group.events is not None
+            else f"`klamm groups members {group.group_id}` has its clients and hosts.",
         ),
     )
 
