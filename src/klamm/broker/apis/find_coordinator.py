@@ -70,7 +70,7 @@ def _coordinator(
 def _leader(
     services: Services, context: RequestContext, row: CoordinatorRow, number: int
 ) -> tuple[int, str, int] | None:
-    """The broker that leads a partition of the internal topic, and where; none if no broker can serve it."""
+    """The leader of a partition of the internal topic, with its address; None if there is none."""
     partition = services.image.partition(row.topic, number)
     if partition is None:
         services.coordinator(row).topic.create()
