@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from asyncio import sleep
+from typing import Final, TypeAlias
 
 from klamm.broker.cluster.internal_topics import BY_KEY_TYPE, GROUPS, CoordinatorRow
 from klamm.broker.cluster.leadership import LeadershipView
-from klamm.broker.net.context import RequestContext
+from klamm.broker.net.context import HandlerResult, RequestContext
 from klamm.broker.services import Services
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.find_coordinator import (
@@ -19,12 +20,17 @@ from klamm.protocol.messages.find_coordinator import (
 _Leaders: TypeAlias = dict[int, tuple[int, str, int] | None]
 
 
+KEYS_AT_ONCE: Final = 50  # more take several turns of the loop: other requests come between
+
+
 def handle(
     services: Services, context: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse:
+) -> HandlerResult[FindCoordinatorResponse]:
     """The coordinator of each key; a missing internal topic is created after the response."""
     leaders: _Leaders = {}
     if request.is_batched:
+        if len(request.coordinator_keys) > KEYS_AT_ONCE:
+            return _of_many(services, context, request)
         return FindCoordinatorResponse(
             coordinators=[
                 _find(services, context, key, request.key_type, leaders) for key in request.coordinator_keys
@@ -38,6 +44,19 @@ def handle(
         host=found.host,
         port=found.port,
     )
+
+
+async def _of_many(
+    services: Services, context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    found: list[Coordinator] = []
+    leaders: _Leaders = {}
+    for at, key in enumerate(request.coordinator_keys, start=1):
+        found.append(_find(services, context, key, request.key_type, leaders))
+        if at % KEYS_AT_ONCE == 0:
+            await sleep(0)
+            leaders.clear()  # they may have changed
+    return FindCoordinatorResponse(coordinators=found)
 
 
 def _find(

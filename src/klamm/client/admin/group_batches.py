@@ -14,7 +14,7 @@ from klamm.protocol.api import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
-AT_ONCE: Final = 100  # groups in one request: a broker answers others between two of them
+AT_ONCE: Final = 25  # groups in one request: a broker answers others between two of them
 _KEYS_AT_ONCE: Final = 250
 _KEYS_VERSION: Final = 4  # of FindCoordinator: from here on a request has several keys
 

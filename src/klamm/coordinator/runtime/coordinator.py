@@ -17,7 +17,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.placement import Places
 
 # Of a request about many keys, how many are decided in one turn of the loop: requests of others come between.
-AT_ONCE: Final = 5
+AT_ONCE: Final = 2
 
 Record = TypeVar("Record")
 Note = TypeVar("Note")

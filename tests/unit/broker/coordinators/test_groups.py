@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from internals.jar import Jar, JarClient
+from klamm.broker.apis.find_coordinator import KEYS_AT_ONCE
 from klamm.broker.cluster.topic_names import EVENTS_TOPIC, OFFSETS_TOPIC
 from klamm.broker.coordinators.events import LOG_AFTER_S, MAX_ALIKE_LINES
 from klamm.broker.metrics.groups import group_families
@@ -174,6 +175,10 @@ def test_several_keys_are_answered_in_order_as_often_as_asked(jar: Jar) -> None:
     answer = client.ask(ApiKey.FIND_COORDINATOR, 4, request)
     assert [(each.key, each.error_code) for each in answer.coordinators] == [("b", 0), ("a", 0), ("b", 0)]
     assert client.ask(ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest()).coordinators == []
+    many = [f"group-{number}" for number in range(3 * KEYS_AT_ONCE + 1)]
+    found = client.ask(ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=many))
+    assert [each.key for each in found.coordinators] == many
+    assert {(each.error_code, each.node_id) for each in found.coordinators} == {(0, 1)}
 
 
 def test_a_group_whose_partition_cannot_be_served_has_no_coordinator(jar: Jar) -> None:
