@@ -134,6 +134,9 @@ def _extent(source: End, topics: list[MovedTopic]) -> tuple[Offsets, Offsets]:
     partitions = [key for each in topics for key in each.partitions]
     if not partitions:
         return {}, {}
+    # In a store that is served for this command, what brokers with other ids led is taken over a moment after
+    # the start.
+    source.admin.wait_for_topics([each.name for each in topics])
     latest = source.admin.list_offsets(partitions, read_committed=True)
     earliest = source.admin.list_offsets(partitions, "earliest")
     return (

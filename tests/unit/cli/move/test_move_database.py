@@ -67,3 +67,20 @@ def test_a_password_is_in_no_message(tmp_path: Path) -> None:
     assert "cannot open postgresql://127.0.0.1:1/db: connection" in done.stderr
     assert "secret" not in done.stderr
     assert "hidden" not in done.stderr
+
+
+def test_partitions_of_a_broker_that_has_stopped_are_waited_for(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    # Given a database whose only broker had another id than the one that the command starts
+    url = postgres.new_schema()
+    with klamm.Broker(settings={"klamm.store": url, "node.id": 2}) as stored:
+        create(stored)
+        fill(stored)
+        expected = read(stored)
+    # When its data are moved at once
+    done = moved(url, str(tmp_path / "data"), tmp_path / "state")
+    # Then all of them arrive
+    assert done["records"] == 50
+    with klamm.Broker(str(tmp_path / "data")) as target:
+        assert read(target) == expected
