@@ -6,6 +6,7 @@ import base64
 import json
 import ssl
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -159,9 +160,10 @@ class SchemaRegistry:
         request.add_header("Content-Type", _CONTENT_TYPE)
         if self._authorization is not None:
             request.add_unredirected_header("Authorization", self._authorization)
+        until = time.monotonic() + self._timeout_s
         try:
             with urlopen(request, timeout=self._timeout_s, context=self._tls) as answer:
-                raw = answer.read(MAX_ANSWER_BYTES + 1)
+                raw = _whole(answer, until)
         except HTTPError as error:
             with error:
                 raise _refusal(error.code, error.read(MAX_ANSWER_BYTES), method, url) from None
@@ -178,6 +180,18 @@ class SchemaRegistry:
             raise SchemaRegistryError(
                 f"the answer to {method} {url} is not JSON: is this the address of a schema registry?", 1
             ) from error
+
+
+def _whole(answer: Any, until: float) -> bytes:
+    """A body, as far as it may be large. The time-out of a socket is for each part of it."""
+    parts: list[bytes] = []
+    size = 0
+    while size <= MAX_ANSWER_BYTES and (part := answer.read1(MAX_ANSWER_BYTES + 1 - size)):
+        parts.append(part)
+        size += len(part)
+        if time.monotonic() > until:
+            raise TimeoutError(f"{size} bytes came until then")
+    return b"".join(parts)
 
 
 def _request(schema_type: str, text: str, references: Sequence[SchemaReference]) -> dict[str, Any]:
