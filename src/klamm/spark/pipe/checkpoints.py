@@ -73,7 +73,12 @@ def read_checkpoint(location: str) -> Checkpoint | None:
     is_done = exists(f"{folder}/{COMMITS}/{batch_id}")
     if is_done:
         start = end
-    elif batch_id > 0 and batch_id - 1 in numbers:
+    elif batch_id > 0:
+        if batch_id - 1 not in numbers:
+            raise CheckpointError(
+                f"checkpoint {location} is damaged: batch {batch_id} starts where {OFFSETS}/{batch_id - 1} "
+                "ends, which is missing"
+            )
         start = _positions(read_entry(folder, batch_id - 1))
     else:
         start = _first_offsets(folder, entry)

@@ -227,6 +227,12 @@ def test_a_checkpoint_without_a_part_is_not_taken_for_another_one(kept: Kept, lo
     assert failed.value.exit_code == NEEDS_CHECKPOINT
 
 
+def test_a_batch_without_the_one_before_has_no_start(kept: Kept) -> None:
+    kept.batch(5, {"orders": {"0": 9}}, is_done=False)
+    with pytest.raises(JobFailedError, match="batch 5 starts where offsets/4 ends, which is missing"):
+        kept.fitted(on(kept), 1)
+
+
 def test_a_checkpoint_of_another_job_is_refused(kept: Kept) -> None:
     kept.batch(5, {"payments": {"0": 9}})
     write_record(str(kept.folder), record_of(on(kept, source={"topics": "payments"})))
