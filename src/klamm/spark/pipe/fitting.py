@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from klamm.protocol.types import TopicPartition
 from klamm.spark.pipe.changes import JobChange, changes
@@ -24,6 +25,11 @@ from klamm.spark.pipe.failures import NEEDS_CHECKPOINT, JobFailedError
 from klamm.spark.pipe.job import Job
 from klamm.spark.pipe.record import JobRecord, RecordError, read_record
 from klamm.spark.read.positions import OffsetJson, Positions, from_json, initial_of, to_json
+
+ADVICE: Final = (
+    "klamm pipe migrate JOB.toml makes a new checkpoint that starts where this one stopped; "
+    "klamm pipe check JOB.toml shows every change"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,18 +62,11 @@ def check_fits(job: Job, now: JobRecord) -> JobStanding:
     try:
         found = standing(job, now)
     except CheckpointError as error:
-        raise JobFailedError(f"{error}; {_advice()}", NEEDS_CHECKPOINT) from error
+        raise JobFailedError(f"{error}; {ADVICE}", NEEDS_CHECKPOINT) from error
     if found.refusals:
         reasons = "; ".join(map(str, found.refusals))
-        raise JobFailedError(f"checkpoint {job.checkpoint}: {reasons}. {_advice()}", NEEDS_CHECKPOINT)
+        raise JobFailedError(f"checkpoint {job.checkpoint}: {reasons}. {ADVICE}", NEEDS_CHECKPOINT)
     return found
-
-
-def _advice() -> str:
-    return (
-        "klamm pipe migrate JOB.toml makes a new checkpoint that starts where this one stopped; "
-        "klamm pipe check JOB.toml shows every change"
-    )
 
 
 def fit(
@@ -108,7 +107,7 @@ def _fitted(
         told.append("dead letters are not read any more")
     elif len(sources) != source_count:
         raise JobFailedError(
-            f"checkpoint {job.checkpoint} has {len(sources)} sources, the job {source_count}: {_advice()}",
+            f"checkpoint {job.checkpoint} has {len(sources)} sources, the job {source_count}: {ADVICE}",
             NEEDS_CHECKPOINT,
         )
     fitted = [_with_topics(source, job.topics, firsts) for source in sources]

@@ -11,7 +11,7 @@ from klamm.spark.options.options import source_options
 from klamm.spark.pipe.checkpoints import Checkpoint, CheckpointError, read_checkpoint
 from klamm.spark.pipe.ends import reading
 from klamm.spark.pipe.failures import NEEDS_CHECKPOINT, JobFailedError
-from klamm.spark.pipe.fitting import JobStanding
+from klamm.spark.pipe.fitting import ADVICE, JobStanding
 from klamm.spark.pipe.job import Job
 from klamm.spark.pipe.record import JobRecord, RecordError, read_record, write_record
 from klamm.spark.read.lookup import ClusterLookup
@@ -57,7 +57,7 @@ def _start_of(job: Job) -> JobRecord | None:
     try:
         return read_record(job.checkpoint) if read_checkpoint(job.checkpoint) is None else None
     except (RecordError, CheckpointError) as error:
-        raise JobFailedError(str(error), NEEDS_CHECKPOINT) from error
+        raise JobFailedError(f"{error}; {ADVICE}", NEEDS_CHECKPOINT) from error
 
 
 def keep_record(job: Job, found: JobStanding, now: JobRecord) -> None:

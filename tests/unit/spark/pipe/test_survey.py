@@ -16,9 +16,10 @@ from klamm.client.admin.model import CommittedOffset
 from klamm.groups.sinks import MARK
 from klamm.protocol.types import TopicPartition
 from klamm.registry.server import RegistryServer
-from klamm.spark.pipe.failures import NEEDS_CHECKPOINT
+from klamm.spark.pipe.failures import NEEDS_CHECKPOINT, JobFailedError
 from klamm.spark.pipe.job import Job, job_of, load_job
 from klamm.spark.pipe.record import read_record, record_of, write_record
+from klamm.spark.pipe.resuming import ReadCluster
 from klamm.spark.pipe.survey import missing_at_start, survey
 from klamm.spark.write.decisions import sink_group
 from unit.spark.world import World
@@ -248,6 +249,9 @@ def test_a_checkpoint_that_is_cut_in_half_is_a_problem(checked: Checked, tmp_pat
     seen = CliRunner().invoke(app, ["check", str(written(checked, tmp_path))])
     assert seen.exit_code == NEEDS_CHECKPOINT
     assert "offsets/1 is damaged" in seen.output
+    with pytest.raises(JobFailedError, match=r"offsets/1 is damaged.*klamm pipe migrate") as failed:
+        ReadCluster(checked.job()).resumed()
+    assert failed.value.exit_code == NEEDS_CHECKPOINT
 
 
 def test_a_new_checkpoint_starts_where_the_old_one_stopped(checked: Checked, tmp_path: Path) -> None:
