@@ -221,14 +221,20 @@ def test_explain_is_recommended_where_a_cluster_records_events(events: list[Any]
 
 def test_what_is_not_known_is_not_called_zero_and_is_to_be_decided_before_consumers_start() -> None:
     found = diagnose(group(partition(0, 50, 10, None), partition(1, 10, 10, None), members=[], state="Empty"))
-    assert found.verdict.summary == "No member reads, and the lag of 1 partition is not known."
+    assert (
+        found.verdict.summary
+        == "No member reads, and up to 10 records on 1 partition whose lag is not known."
+    )
     assert found.verdict.next_steps[0].startswith("Decide first where it goes on in orders-0")
     assert (
         "`klamm offsets reset billing --topic orders:0 --to-earliest --execute`"
         in (found.verdict.next_steps[0])
     )
     some = diagnose(group(partition(0, 50, 10, None), partition(1, 4, 10, None), members=[], state="Empty"))
-    assert "6 records not read, and the lag of 1 partition is not known" in some.verdict.summary
+    assert (
+        "6 records not read, and up to 10 records on 1 partition whose lag is not known"
+        in some.verdict.summary
+    )
 
 
 def test_a_group_that_went_back_has_no_rate_to_be_called_slow() -> None:
