@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+import klamm
+from klamm.spark.audit import Audit
 from klamm.testing import SecureBroker
 
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -85,6 +88,34 @@ def test_batches_and_queries_work_and_show_no_secret(
     kept = [file.read_text(errors="replace") for file in files]
     assert kept
     assert [text for text in (*seen, *kept) if secret in text] == []
+
+
+def test_the_tables_of_an_audit_show_no_secret(
+    spark: SparkSession, broker: SecureBroker, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broker.client("auditor")
+    for name in ("__consumer_offsets", "__transaction_state", "__klamm_events"):
+        broker.allow("auditor", "read", topic=name)
+    client = broker.client("auditor")
+    secret = client["sasl.password"]
+    with klamm.Admin(broker.client("alice")) as admin:
+        admin.alter_group_offsets("audited", {("t-in", 0): 0})
+    audit = Audit(spark, client["bootstrap.servers"], client=client)
+    seen = []
+    for name in ("offset_commits", "commit_history", "latest_offsets"):
+        table = audit.table(name)
+        assert "audited" in {row.group_id for row in table.select("group_id").collect()}
+        table.explain(extended=True)
+        seen += [plans(table), repr(table), *capfd.readouterr()]
+    seen += of_the_ui(spark)
+    assert [text for text in seen if any(form in text for form in forms(secret))] == []
+
+
+def forms(secret: str) -> list[str]:
+    """A secret as it is, and in base64 wherever it begins."""
+    raw = secret.encode()
+    coded = [base64.b64encode(b"\0" * shift + raw)[shift + 2 : -4].decode() for shift in range(3)]
+    return [secret, *coded]
 
 
 def test_a_wrong_password_fails_at_once_and_is_not_in_the_error(
