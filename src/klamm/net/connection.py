@@ -96,7 +96,9 @@ class NodeConnection:
             link = self.link
             assert link is not None
             timeout_ms, now_ms = self.network.config.request_timeout_ms, self.network.now_ms
-            link.send(wire.open(timeout_ms, now_ms, mechanism, asks_for_sasl=self._suspects_sasl))
+            # Asked once: a broker that does not know the question may close the connection, too.
+            asks, self._suspects_sasl = self._suspects_sasl, False
+            link.send(wire.open(timeout_ms, now_ms, mechanism, asks_for_sasl=asks))
 
         if self.network.config.security.has_sasl:
             self._with_mechanism(wire, log_in, self._refused)

@@ -177,6 +177,16 @@ def test_a_listener_without_sasl_that_hung_up_for_another_cause_is_used_again() 
     assert world.endings[1][1] is None
 
 
+def test_a_broker_that_hangs_up_at_the_question_is_not_asked_again() -> None:
+    world = hung_up_on()
+    world.take(ApiKey.SASL_HANDSHAKE)
+    world.transport.links[1].events.lost(None)
+    world.at(5_000)
+    world.ask()
+    world.take(ApiKey.LIST_GROUPS).answer(ListGroupsResponse())
+    assert world.endings[2][1] is None
+
+
 def test_a_broker_that_hangs_up_later_is_not_suspected_of_sasl() -> None:
     world = World(Security())
     world.ask()
