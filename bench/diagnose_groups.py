@@ -8,13 +8,20 @@ instants, each timed from the instant at which it was due. In turn: nothing else
 diagnose --json` of all groups runs, a process of its own; and a program computes as long as that took, which
 knows no broker. Where processors are few, the third shows what of the second is the machine's. The duration
 is the whole command's, its start included. Each round is one sample of each figure.
+
+On a machine that is shared these are mostly its scheduler's. The two figures of turns are not: the processor
+time that a broker takes between two looks at its sockets, in this process, on asyncio's own loop; and what
+one in a hundred requests, which come at any time, waits for such a turn to be over, if the diagnosis takes no
+longer than its processor time.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
+import selectors
 import shutil
 import subprocess
 import sys
@@ -35,6 +42,7 @@ from bench.growth_load import one_after_the_other
 from bench.report import Figure, Report
 from bench.scheduled_load import Distribution, Schedule, no_garbage_collection
 from interop.processes import ROOT
+from klamm.broker import embedded
 from klamm.protocol.api import ApiKey
 from klamm.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -52,6 +60,8 @@ ALONE, BESIDE, COMPUTING = "alone", "diagnosis", "computing"
 TOOK = Figure("the whole command", "s", more_is_better=False)
 CLIENT_CPU = Figure("its processor time", "s", more_is_better=False)
 BROKER_CPU = Figure("the broker's processor time for it", "s", more_is_better=False)
+LONGEST_TURN = Figure("the broker's longest turn, asyncio's loop", "ms", more_is_better=False)
+WAITED_FOR = Figure("1 % of requests wait for a turn that long", "ms", more_is_better=False)
 MEDIAN = Figure("heartbeats, median", "ms", more_is_better=False)
 P99 = Figure("heartbeats, 99 %", "ms", more_is_better=False)
 MOST = Figure("heartbeats, longest", "ms", more_is_better=False)
@@ -144,6 +154,46 @@ def one_round(report: Report, schedule: Schedule, broker: Klamm, bootstrap: str)
         beside(COMPUTING, lasts(took_s))
 
 
+def measure_turns(report: Report, groups: int, rounds: int) -> None:
+    """How long the broker is busy at a time: processor time, which other programs do not change."""
+    turns: list[float] = []
+
+    class Watched(selectors.DefaultSelector):
+        began_s: float | None = None
+
+        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            if self.began_s is not None:
+                turns.append(time.thread_time() - self.began_s)
+            ready: list[tuple[selectors.SelectorKey, int]] = super().select(timeout)
+            self.began_s = time.thread_time()
+            return ready
+
+    embedded.new_event_loop = lambda: asyncio.SelectorEventLoop(Watched())
+    with klamm.Broker(settings={"group.initial.rebalance.delay.ms": "0"}) as broker:
+        populate(("127.0.0.1", int(broker.bootstrap.rpartition(":")[2])), groups)
+        checked(diagnosis(broker.bootstrap), groups)
+        for _ in range(rounds):
+            turns.clear()
+            used_s = children_cpu_s()
+            with no_garbage_collection():  # this process has more garbage than a broker
+                checked(diagnosis(broker.bootstrap), groups)
+            took_s = children_cpu_s() - used_s + sum(turns)
+            for figure, sample_s in ((LONGEST_TURN, max(turns)), (WAITED_FOR, waited_for(turns, took_s))):
+                report.add(figure, BESIDE, sample_s * 1000)
+
+
+def waited_for(turns: list[float], took_s: float, part: float = 0.01) -> float:
+    """What this part of all requests that come at any time waits for at least, because a turn is not over."""
+    below, above = 0.0, max(turns)
+    for _ in range(40):
+        middle = (below + above) / 2
+        if sum(max(0.0, turn - middle) for turn in turns) > part * took_s:
+            below = middle
+        else:
+            above = middle
+    return below
+
+
 def lasts(seconds: float) -> Callable[[], bool]:
     until_s = time.perf_counter() + seconds
     return lambda: time.perf_counter() < until_s
@@ -198,6 +248,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="klamm-bench-"))
     try:
         measure(report, folder, arguments.groups, arguments.per_second, arguments.rounds)
+        measure_turns(report, arguments.groups, arguments.rounds)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     written = report.write(arguments.name)
