@@ -115,7 +115,10 @@ def _check_not_behind(options: SinkOptions, own: BatchKey, found: Sequence[Decis
     behind = last > own.batch_id
     if options.commit_group and options.checkpoint and not has_ended(options.checkpoint, own.batch_id):
         ends = source_offsets(options.checkpoint, own.batch_id)
-        written = admin(options.client).list_group_offsets(options.commit_group, sorted(ends))
+        # Their marker may come after that of the decision: both are of one transaction, in two logs.
+        written = admin(options.client).list_group_offsets(
+            options.commit_group, sorted(ends), require_stable=True
+        )
         behind = behind or any(written[key].offset != end for key, end in ends.items() if key in written)
     if behind:
         raise CheckpointBehindError(
