@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -119,10 +120,8 @@ def adopt(job: Job, origin: str, *, timeout_s: float, at: Hook = nowhere) -> Mig
 def _end_here(was: Job, checkpoint: Checkpoint | None, lookup: ClusterLookup, at: Hook) -> _End | None:
     """Where the last run stopped: by its checkpoint, or by its group if that is gone, damaged or too old."""
     if checkpoint is not None:
-        try:
+        with suppress(CheckpointBehindError):
             return _stopped(was, checkpoint, at)
-        except CheckpointBehindError:
-            return _committed(was, lookup)
     if was.is_exactly_once and _committed(was, lookup) is not None:
         _fenced(replace(sink_options(writing(was)), checkpoint=None), at)
     return _committed(was, lookup)
