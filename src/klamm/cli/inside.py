@@ -18,7 +18,7 @@ Content = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Inspected:
+class InsideOf:
     """A kind of thing that klamm's coordinators show the inside of."""
 
     name: str  # plural
@@ -28,7 +28,7 @@ class Inspected:
     show: Callable[[Content], None]
 
 
-def inspect(kind: Inspected, key: str, bootstrap: str, timeout: float, *, as_json: bool) -> None:
+def inspect(kind: InsideOf, key: str, bootstrap: str, timeout: float, *, as_json: bool) -> None:
     """Show one of them; brokers other than klamm's are refused with a command that they understand."""
     with an_admin(bootstrap, timeout) as admin:
         try:

@@ -203,7 +203,7 @@ def _offset_row(item: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-_GROUPS = inside.Inspected(
+_GROUPS = inside.InsideOf(
     "groups",
     OFFSETS_TOPIC,
     lambda admin, key: admin.inspect_groups([key], raise_errors=False),

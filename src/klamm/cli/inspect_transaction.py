@@ -60,7 +60,7 @@ def _print(found: dict[str, Any]) -> None:
         print_table(("partition", "marker"), rows)
 
 
-_TRANSACTIONS = inside.Inspected(
+_TRANSACTIONS = inside.InsideOf(
     "transactions",
     "__transaction_state",
     lambda admin, key: admin._operations._inspect_transactions([key]).result(),

@@ -17,7 +17,11 @@ from klamm.testing import wait_until
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[list[str]]:
-    settings = {"group.initial.rebalance.delay.ms": "0", "group.consumer.heartbeat.interval.ms": "100"}
+    settings = {
+        "group.initial.rebalance.delay.ms": "0",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "100",
+    }
     with klamm.Broker(brokers=2, settings=settings) as broker:
         with klamm.Admin(bootstrap_servers=broker.bootstrap) as admin:
             admin.create_topics([NewTopic("orders", 4)]).unwrap()
