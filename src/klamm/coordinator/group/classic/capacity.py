@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from klamm.coordinator.group.classic.draft import Draft
 from klamm.coordinator.group.classic.membership import ClassicMembership, Trigger, classic_membership
-from klamm.coordinator.group.classic.notes import MembersRemoved, PendingForgotten
+from klamm.coordinator.group.classic.notes import PendingForgotten
 from klamm.coordinator.group.classic.phases import COMPLETING, PREPARING, STABLE
 from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance
 from klamm.coordinator.group.classic.signals import JoinCheck, OverCapacity
@@ -33,8 +33,7 @@ def turn_away(draft: Draft, live: ClassicMembership, member_id: str) -> GroupOut
     """Refuse a join, and remove the member if it was known: the last to rejoin are refused."""
     member = live.members.get(member_id)
     if member is not None:
-        draft.notes.append(MembersRemoved(live.group_id, (member_id,)))
-        draft.report_removed(live, (member,), GroupEventCause.GROUP_FULL)
+        draft.remove(live, (member,), GroupEventCause.GROUP_FULL)
         draft.then.append(JoinCheck(live.group_id))
     timer = live.pending.get(member_id)
     if timer is not None:

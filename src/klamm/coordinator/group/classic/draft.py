@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
-from klamm.coordinator.group.classic.membership import ClassicMembership, Member
+from klamm.coordinator.group.classic.membership import ClassicMembership, Member, triggered_by
+from klamm.coordinator.group.classic.notes import MembersRemoved
 from klamm.coordinator.group.events import GroupEvent, GroupEventCause, MemberRemoved
 from klamm.coordinator.group.notes import Note
 from klamm.coordinator.group.outcomes import GroupOutcome
@@ -42,10 +43,14 @@ class Draft(Outcome):
         period_ms = member.session_timeout_ms if after_ms is None else after_ms
         self.timers.append((member, self.context.now_ms + period_ms))
 
-    def report_removed(
-        self, live: ClassicMembership, members: Iterable[Member], cause: GroupEventCause, reason: str = ""
+    def remove(
+        self, live: ClassicMembership, members: Sequence[Member], cause: GroupEventCause, reason: str = ""
     ) -> None:
-        """Answer the parked requests of removed members, and report why. The caller adds the note."""
+        """Remove members: answer their parked requests, and report why."""
+        departure = triggered_by(members[-1], cause, reason)
+        self.notes.append(
+            MembersRemoved(self.group_id, tuple([each.member_id for each in members]), departure)
+        )
         for member in members:
             self.timers.append((member, None))
             if member.parked_join is not None:

@@ -18,6 +18,7 @@ from klamm.coordinator.group.classic.membership import (
     are_same,
     classic_membership,
     rebalance_timeout_ms,
+    triggered_by,
 )
 from klamm.coordinator.group.classic.notes import IdHandedOut, MemberAdded, MemberRejoined
 from klamm.coordinator.group.classic.phases import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
@@ -25,7 +26,6 @@ from klamm.coordinator.group.classic.rebalance import (
     longest_rebalance_ms,
     members_list,
     prepare_rebalance,
-    triggered_by,
 )
 from klamm.coordinator.group.classic.signals import JoinCheck
 from klamm.coordinator.group.classic.static_members import replace_static_member

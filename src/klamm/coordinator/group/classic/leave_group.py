@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from klamm.coordinator.group.classic.draft import Draft
 from klamm.coordinator.group.classic.leavers import leave_response, leaves_itself
-from klamm.coordinator.group.classic.membership import ClassicMembership, Member, Trigger, classic_membership
-from klamm.coordinator.group.classic.notes import MembersRemoved, PendingForgotten
+from klamm.coordinator.group.classic.membership import (
+    ClassicMembership,
+    Member,
+    Trigger,
+    classic_membership,
+    triggered_by,
+)
+from klamm.coordinator.group.classic.notes import PendingForgotten
 from klamm.coordinator.group.classic.phases import Phase
-from klamm.coordinator.group.classic.rebalance import prepare_rebalance, triggered_by
+from klamm.coordinator.group.classic.rebalance import prepare_rebalance
 from klamm.coordinator.group.classic.signals import JoinCheck
 from klamm.coordinator.group.consumer.membership import consumer_membership
 from klamm.coordinator.group.events import GroupEventCause
@@ -53,7 +59,7 @@ def leave_group(state: GroupState, request: LeaveGroupRequest, context: Context)
                 if leaves_itself(leaver, member, context)
                 else GroupEventCause.MEMBER_DISMISSED
             )
-            draft.report_removed(live, (member,), cause, leaver.reason or "")
+            draft.remove(live, (member,), cause, leaver.reason or "")
             trigger = trigger or triggered_by(member, cause, leaver.reason)
         elif member_id in live.pending and member_id not in forgotten:
             forgotten.add(member_id)
@@ -61,8 +67,6 @@ def leave_group(state: GroupState, request: LeaveGroupRequest, context: Context)
             draft.timers.append((live.pending[member_id], None))
             if live.phase is not Phase.EMPTY:  # as in Kafka, although it was no member yet
                 trigger = trigger or _left_unused(member_id, leaver, context)
-    if removed:
-        draft.notes.append(MembersRemoved(request.group_id, tuple(removed)))
     if trigger is not None and live.phase is not Phase.PREPARING:
         staying = [member for member in live.members.values() if member.member_id not in removed]
         prepare_rebalance(draft, live, trigger, staying)

@@ -97,6 +97,17 @@ class Trigger:
     reason: str = ""  # as the client states it
 
 
+def triggered_by(member: Member, cause: str, reason: str | None = None) -> Trigger:
+    """A trigger that names a member."""
+    return Trigger(
+        cause=cause,
+        member_id=member.member_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        reason=reason or "",
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRebalance:
     """The rebalance in progress."""
@@ -112,9 +123,10 @@ class ClassicMembership(Fields):
     """The members of one group as they are now, in the classic protocol. Only notes change it."""
 
     __slots__ = (
-        "awaiting_join", "generation", "group_id", "has_new_member", "initial_delay", "join_timer",
-        "leader_id", "members", "pending", "pending_sync", "phase", "phase_timestamp_ms", "protocol_name",
-        "protocol_type", "rebalance", "static_members", "subscribed_topics", "supported", "sync_timer",
+        "awaiting_join", "departure", "generation", "group_id", "has_new_member", "initial_delay",
+        "join_timer", "leader_id", "members", "pending", "pending_sync", "phase", "phase_timestamp_ms",
+        "protocol_name", "protocol_type", "rebalance", "static_members", "subscribed_topics", "supported",
+        "sync_timer",
     )  # fmt: skip
 
     def __init__(self, group_id: str, phase: Phase = EMPTY) -> None:
@@ -135,6 +147,7 @@ class ClassicMembership(Fields):
         self.initial_delay: InitialDelay | None = None
         self.has_new_member = False  # extends the initial delay
         self.rebalance: OpenRebalance | None = None
+        self.departure: Trigger | None = None  # how the last one of those that are gone went
         self.join_timer = Timer(JoinTimeUp(group_id))
         self.sync_timer = Timer(SyncTimeUp(group_id))
 

@@ -14,6 +14,7 @@ from klamm.coordinator.group.classic.membership import (
     InitialDelay,
     Member,
     OpenRebalance,
+    Trigger,
     are_same,
     rebalance_timeout_ms,
 )
@@ -96,6 +97,7 @@ class MembersRemoved:
 
     group_id: str
     member_ids: tuple[str, ...]
+    departure: Trigger
 
 
 @dataclass(slots=True)
@@ -301,6 +303,7 @@ def _remove(live: ClassicMembership, note: MembersRemoved) -> None:
         live.pending_sync.pop(member_id, None)
     if live.leader_id not in live.members:
         live.leader_id = next(iter(live.members), None)
+    live.departure = note.departure
 
 
 def _prepare(live: ClassicMembership, note: RebalancePrepared) -> None:

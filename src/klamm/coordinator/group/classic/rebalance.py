@@ -15,12 +15,12 @@ from klamm.coordinator.group.classic.membership import (
     OpenRebalance,
     Trigger,
     classic_membership,
+    triggered_by,
 )
 from klamm.coordinator.group.classic.notes import (
     DelayExtended,
     GenerationStarted,
     GroupBecameEmpty,
-    MembersRemoved,
     RebalancePrepared,
 )
 from klamm.coordinator.group.classic.phases import COMPLETING, EMPTY, PREPARING
@@ -92,17 +92,6 @@ def prepare_rebalance(
     )
 
 
-def triggered_by(member: Member, cause: GroupEventCause, reason: str | None = None) -> Trigger:
-    """A trigger that names a member."""
-    return Trigger(
-        cause=cause,
-        member_id=member.member_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        reason=reason or "",
-    )
-
-
 def check_join(state: GroupState, signal: JoinCheck, context: Context) -> GroupOutcome:
     """End the join phase early when all members have joined and no unused id is left."""
     group = state.groups.get(signal.group_id)
@@ -163,8 +152,7 @@ def complete_join(
         is_expected = member.parked_join is not None or member.group_instance_id is not None
         (staying if is_expected else gone).append(member)
     if gone:
-        draft.notes.append(MembersRemoved(live.group_id, tuple([member.member_id for member in gone])))
-        draft.report_removed(live, gone, GroupEventCause.JOIN_MISSED)
+        draft.remove(live, gone, GroupEventCause.JOIN_MISSED)
     if not staying:
         return _emptied(draft, live, gone, replies)
     if live.awaiting_join == 0:
@@ -189,7 +177,9 @@ def _emptied(
     draft.notes.append(GroupBecameEmpty(live.group_id, registration.generation, context.timestamp_ms))
     rebalance = live.rebalance
     assert rebalance is not None, "a join phase has a beginning"
-    trigger = rebalance.trigger
+    # Not what began the rebalance: that may be another member, which joined.
+    last = triggered_by(gone[-1], GroupEventCause.JOIN_MISSED) if gone else live.departure
+    trigger = last or rebalance.trigger
     draft.events.append(
         events.GroupEmptied(
             group_id=live.group_id,

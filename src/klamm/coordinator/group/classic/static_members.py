@@ -12,10 +12,11 @@ from klamm.coordinator.group.classic.membership import (
     Member,
     classic_membership,
     rebalance_timeout_ms,
+    triggered_by,
 )
 from klamm.coordinator.group.classic.notes import MemberReplaced
 from klamm.coordinator.group.classic.phases import Phase
-from klamm.coordinator.group.classic.rebalance import members_list, prepare_rebalance, triggered_by
+from klamm.coordinator.group.classic.rebalance import members_list, prepare_rebalance
 from klamm.coordinator.group.classic.registration import registration
 from klamm.coordinator.group.classic.signals import JoinCheck, ReplacementRefused
 from klamm.coordinator.group.classic.vote import vote

@@ -9,10 +9,10 @@ from functools import partial
 
 from klamm.coordinator.group.append_errors import registration_error
 from klamm.coordinator.group.classic.draft import Draft
-from klamm.coordinator.group.classic.membership import ClassicMembership, classic_membership
+from klamm.coordinator.group.classic.membership import ClassicMembership, classic_membership, triggered_by
 from klamm.coordinator.group.classic.notes import Assigned, Synced, SyncParked
 from klamm.coordinator.group.classic.phases import COMPLETING, DEAD, PREPARING, STABLE
-from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance, triggered_by
+from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance
 from klamm.coordinator.group.classic.registration import registration
 from klamm.coordinator.group.classic.signals import AssignmentDurable, AssignmentRefused
 from klamm.coordinator.group.events import GroupEventCause, RebalanceCompleted

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from klamm.coordinator.group.classic.draft import Draft
-from klamm.coordinator.group.classic.membership import ClassicMembership, Member, classic_membership
-from klamm.coordinator.group.classic.notes import MembersRemoved, PendingForgotten
+from klamm.coordinator.group.classic.membership import (
+    ClassicMembership,
+    Member,
+    classic_membership,
+    triggered_by,
+)
+from klamm.coordinator.group.classic.notes import PendingForgotten
 from klamm.coordinator.group.classic.phases import Phase
-from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance, triggered_by
+from klamm.coordinator.group.classic.rebalance import NOTHING, prepare_rebalance
 from klamm.coordinator.group.classic.signals import JoinCheck, SyncTimeUp
 from klamm.coordinator.group.events import GroupEventCause, MemberRemoved
 from klamm.coordinator.group.outcomes import GroupOutcome
@@ -26,9 +31,8 @@ def session_over(state: GroupState, member: Member, context: Context) -> GroupOu
     if is_waiting and not member.is_new:
         return NOTHING  # its request is parked; the answer restarts its session
     draft = Draft(state, group_id, context)
-    draft.notes.append(MembersRemoved(group_id, (member_id,)))
     cause = GroupEventCause.JOIN_TOO_LONG if is_waiting else GroupEventCause.SESSION_EXPIRED
-    draft.report_removed(live, (member,), cause)
+    draft.remove(live, (member,), cause)
     if live.phase is Phase.PREPARING:
         draft.then.append(JoinCheck(group_id))
     else:
@@ -64,8 +68,7 @@ def sync_time_up(state: GroupState, signal: SyncTimeUp, context: Context) -> Gro
         return NOTHING
     draft = Draft(state, signal.group_id, context)
     silent = [live.members[member_id] for member_id in live.pending_sync]
-    draft.notes.append(MembersRemoved(signal.group_id, tuple(live.pending_sync)))
-    draft.report_removed(live, silent, GroupEventCause.SYNC_MISSED)
+    draft.remove(live, silent, GroupEventCause.SYNC_MISSED)
     staying = [known for known in live.members.values() if known.member_id not in live.pending_sync]
     prepare_rebalance(draft, live, triggered_by(silent[0], GroupEventCause.SYNC_MISSED), staying)
     return draft.outcome()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.coordinator.group.classic.phases import Phase
-from klamm.coordinator.group.events import GroupEventCause, MemberRemoved, RebalanceStarted
+from klamm.coordinator.group.events import GroupEmptied, GroupEventCause, MemberRemoved, RebalanceStarted
 from klamm.coordinator.group.remembered import GroupRegistered
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -42,6 +42,16 @@ def test_who_leaves_others_behind_waits_for_no_disk() -> None:
     world.log.is_holding = True
     assert world.leave(follower_id).members[0].error_code == ErrorCode.none
     assert list(world.live().members) == [leader_id]
+
+
+def test_an_empty_group_tells_of_the_last_that_left_not_of_who_began_the_rebalance() -> None:
+    world = World()
+    first_id, last_id = world.stable(2)
+    assert world.leave(first_id).error_code == ErrorCode.none
+    assert world.leave(last_id).error_code == ErrorCode.none
+    emptied = world.events[-1]
+    assert isinstance(emptied, GroupEmptied)
+    assert (emptied.cause, emptied.member_id) == (GroupEventCause.MEMBER_LEFT, last_id)
 
 
 def test_a_leaver_that_is_unknown_is_told_so_where_its_version_looks() -> None:
