@@ -13,7 +13,13 @@ from klamm.client.producer.parked import UNPLACED, ParkedRecord
 from klamm.client.producer.partitioner import StickyPartitioner
 from klamm.client.producer.settings import ProducerSettings
 from klamm.clock import Clock, condition_on, patience_of
-from klamm.errors import BufferExhaustedError, IllegalStateError, RecordTooLargeError, broker_error
+from klamm.errors import (
+    BufferExhaustedError,
+    IllegalStateError,
+    KlammError,
+    RecordTooLargeError,
+    broker_error,
+)
 from klamm.net.cluster import TopicInfo
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.types import TopicPartition
@@ -47,7 +53,8 @@ class Accumulator:
         self._limit_bytes = min(settings.batch_size, settings.buffer_memory, settings.max_request_size)
         self._lock = threading.Lock()
         self._memory_came = condition_on(clock, self._lock)
-        self._new_event: Callable[[], threading.Event] | None = getattr(clock, "new_event", None)
+        self._new_event: Callable[[], threading.Event] = getattr(clock, "new_event", threading.Event)
+        self.is_own_thread: Callable[[], bool] = lambda: False  # of the client: callbacks run there
         self._queues: dict[TopicPartition, deque[Batch]] = {}
         self._open: OpenBatches[Batch, Delivery] = OpenBatches(Delivery)  # by topic and partition
         self._stays: OpenBatches[Batch, Delivery] = OpenBatches(
@@ -133,8 +140,7 @@ class Accumulator:
             self._reserve(size_bytes, NOW)
             batch = ParkedRecord(topic, partition, self._clock.now_ms(), size_bytes)
             batch.reserved_bytes = size_bytes
-            if self._new_event is not None:
-                batch.wait_with(self._new_event)
+            batch.wait_with(self._event_to_wait_for)
             try:
                 batch.builder.append(*record)
             except BaseException:
@@ -174,7 +180,10 @@ class Accumulator:
         # Its memory may exceed the limit by a batch of each partition: the client's thread cannot wait.
         self._give_back(batch.reserved_bytes)
         batch.reserved_bytes = 0
-        delivery = self._add(topic, partition, batch.content(), IN_ANY_CASE)
+        try:
+            delivery = self._add(topic, partition, batch.content(), IN_ANY_CASE)
+        except KlammError as error:  # why no batch is opened any more
+            return error
         # Time-outs count from when the program sent the oldest record.
         delivery.batch.created_at_ms = min(delivery.batch.created_at_ms, batch.created_at_ms)
         return delivery
@@ -195,8 +204,7 @@ class Accumulator:
         self._reserve(reserved_bytes, due_at_ms)
         self._close_open(partition)
         batch = Batch(partition, self._clock.now_ms(), self._limit_bytes)
-        if self._new_event is not None:
-            batch.wait_with(self._new_event)
+        batch.wait_with(self._event_to_wait_for)
         batch.reserved_bytes = reserved_bytes
         self._queues.setdefault(partition, deque()).append(batch)
         self._incomplete[batch] = None
@@ -240,16 +248,24 @@ class Accumulator:
             if total > limit:
                 raise RecordTooLargeError(f"a record of {total} bytes is larger than {name}={limit}")
 
+    def _event_to_wait_for(self) -> threading.Event:
+        """Of a record; refused in a callback, which would keep the client from delivering it."""
+        if self.is_own_thread():
+            raise IllegalStateError(
+                "waiting for a record in a callback would wait for ever: give it a callback of its own"
+            )
+        return self._new_event()
+
     def _reserve(self, size_bytes: int, due_at_ms: int | None) -> None:
         limit = self._settings.buffer_memory
-        if self.is_closed:
+        if self.is_closed and due_at_ms != IN_ANY_CASE:  # what was parked before is still placed
             raise IllegalStateError("this producer is closed")
         if self._refusal is not None:
             raise self._refusal
         if self._used_bytes + size_bytes <= limit or due_at_ms == IN_ANY_CASE:
             self._used_bytes += size_bytes
             return
-        if due_at_ms == NOW:
+        if due_at_ms == NOW or self.is_own_thread():
             raise BufferExhaustedError(
                 f"buffer.memory of {limit} bytes is full: send again later, or flush first"
             )

@@ -96,7 +96,7 @@ class Batch:
         self.builder.close()
 
     def wait_with(self, new_event: Callable[[], threading.Event]) -> None:
-        """Wait with such events: those of a virtual clock."""
+        """Wait with such events: those of the client's clock."""
         self._settlement.new_event = new_event
 
     @property

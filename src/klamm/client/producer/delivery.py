@@ -242,8 +242,8 @@ class Settlement:
 
     def wait(self, timeout: float | None) -> bool:
         with self._lock:
-            if self.is_settled:
-                return True
+            if self.is_settled or timeout == 0:
+                return self.is_settled
             if self._event is None:
                 self._event = self.new_event()
             event = self._event
@@ -251,8 +251,8 @@ class Settlement:
 
     def wait_reported(self, timeout: float | None) -> bool:
         with self._lock:
-            if self.is_reported:
-                return True
+            if self.is_reported or timeout == 0:
+                return self.is_reported
             if self._report is None:
                 self._report = self.new_event()
             event = self._report
@@ -291,6 +291,7 @@ class Settlement:
         """The callbacks have run."""
         with self._lock:
             self.is_reported = True
+            self.new_event = threading.Event  # a future that is kept keeps nothing else of the producer
             if self._report is not None:
                 self._report.set()
 

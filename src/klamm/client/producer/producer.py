@@ -106,6 +106,7 @@ class Producer(TransactionMethods, Generic[SentKey, SentValue]):
         self._parked = self._accumulator.parked
         self._metadata = core.metadata
         self._check_fork = self._thread.reactor.check_fork
+        self._accumulator.is_own_thread = self._thread.reactor.is_own_thread
         self._forks = forks.count
         self._timestamp_ms = self._clock.timestamp_ms
         self._metadata_changed = condition_on(self._clock)
@@ -242,7 +243,7 @@ class Producer(TransactionMethods, Generic[SentKey, SentValue]):
         """The topic, waited for, and until when to wait for memory; no topic: the record is to be parked."""
         if topic in self._parked:  # also if the caller would wait: not to overtake what was sent before
             return None, None
-        if not block:
+        if not block or self._thread.reactor.is_own_thread():  # a callback would wait for its own thread
             _check_place(topic, partition)
             return None, None
         due_at_ms = self._patience.now_ms() + self._settings.max_block_ms
@@ -384,16 +385,21 @@ class Producer(TransactionMethods, Generic[SentKey, SentValue]):
         """Counters since the beginning, and what is buffered; from any thread."""
         return reports.metrics(self._accumulator, self._sender)
 
+    def _enter_to_wait(self, call: str) -> None:
+        self._enter()
+        if self._thread.reactor.is_own_thread():
+            raise IllegalStateError(f"{call}() in a callback would wait for that callback: call it elsewhere")
+
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         """The partitions of a topic; waits for its metadata, `max.block.ms` by default."""
-        self._enter()
+        self._enter_to_wait("partitions_for")
         limit_ms = self._settings.max_block_ms if timeout is None else round(timeout * 1000)
         info = self._topic(topic, None, self._patience.now_ms() + limit_ms)
         return [TopicPartition(topic, number) for number in sorted(info.partitions)]
 
     def list_topics(self, topic: str | None = None, timeout: float | None = None) -> dict[str, TopicInfo]:
         """All topics, or one, with their partitions; a topic that does not exist is left out, not created."""
-        self._enter()
+        self._enter_to_wait("list_topics")
         settings = self._settings
         limit_ms = settings.max_block_ms if timeout is None else round(timeout * 1000)
         policy = RetryPolicy(limit_ms, settings.retry_backoff_ms, settings.retry_backoff_max_ms)
@@ -404,6 +410,8 @@ class Producer(TransactionMethods, Generic[SentKey, SentValue]):
     def purge(self) -> int:
         """Give up all records that are not in flight, with PurgedError; how many."""
         self._enter()
+        if self._thread.reactor.is_own_thread():
+            return self._sender.purge()
         return self._thread.ask(self._sender.purge).result()
 
     def flush(self, timeout: float | None = None) -> None:
@@ -412,9 +420,7 @@ class Producer(TransactionMethods, Generic[SentKey, SentValue]):
         Raises DeliveryError if a record failed whose future was not read, KlammTimeoutError when it
         takes too long.
         """
-        self._enter()
-        if self._thread.reactor.is_own_thread():
-            raise IllegalStateError("flush() in a callback would wait for that callback: call it elsewhere")
+        self._enter_to_wait("flush")
         batches = self._accumulator.begin_flush()
         try:
             self._wait_for(batches, timeout)
