@@ -58,6 +58,7 @@ class NodeConnection:
         self.opened_at_ms = 0
         self.login_due_at_ms: int | None = None  # when to begin the next session
         self._suspects_sasl = False  # it closed a connection without a login at the first request
+        self._has_answered = False  # on a connection before this one
 
     @property
     def load(self) -> int:
@@ -71,6 +72,11 @@ class NodeConnection:
         else:
             self.waiting.append(call)
             self.open_if_due(now_ms)
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether a request of the client was ever answered here."""
+        return self._has_answered or (self.wire is not None and self.wire.has_answered)
 
     @property
     def _is_logging_in(self) -> bool:
@@ -228,7 +234,7 @@ class NodeConnection:
         if error is None and self.state is ConnectionState.OPENING:
             cause = "it closed the connection at once; for TLS set security.protocol to SSL or SASL_SSL"
         elif error is None and self.wire is not None and self.wire.may_need_login:
-            self._suspects_sasl = True
+            self._suspects_sasl = not self.network.has_answered(self.network.address_of(self.node))
             cause = (
                 "the broker closed the connection at the first request; if the listener requires SASL, set "
                 "security.protocol to SASL_SSL or SASL_PLAINTEXT"
@@ -245,6 +251,7 @@ class NodeConnection:
         """Drop the connection; everything under way fails with this error."""
         self.network.stir()
         link, wire, was = self.link, self.wire, self.state
+        self._has_answered = self.has_answered
         self.state = ConnectionState.CLOSED
         self.link = self.wire = None
         self.login_due_at_ms = None
@@ -302,6 +309,7 @@ class NodeConnection:
         self.close(KlammTimeoutError(f"{self._place()}: {missing} within {limit_ms} ms"))
 
     def _close_idle(self) -> None:
+        self._has_answered = self.has_answered
         link, self.link, self.wire = self.link, None, None
         self.login_due_at_ms = None
         self.state = ConnectionState.CLOSED

@@ -172,6 +172,12 @@ class Network:
                 return connection
         return None
 
+    def has_answered(self, address: Address | None) -> bool:
+        """Whether any connection to an address has ever been of use."""
+        return any(
+            each.has_answered and self.address_of(each.node) == address for each in self._connections.values()
+        )
+
     def is_ready(self, node: Node) -> bool:
         connection = self._connections.get(node)
         return connection is not None and connection.state is ConnectionState.READY

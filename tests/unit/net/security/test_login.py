@@ -187,6 +187,21 @@ def test_a_broker_that_hangs_up_at_the_question_is_not_asked_again() -> None:
     assert world.endings[2][1] is None
 
 
+def test_a_broker_that_has_answered_before_is_not_asked() -> None:
+    world = World(Security())
+    world.ask()
+    world.take(ApiKey.LIST_GROUPS).answer(ListGroupsResponse())
+    world.transport.links[0].events.lost(None)
+    for number in (1, 2):  # it restarts: a new connection is closed as well
+        world.at(number * 5_000)
+        world.ask()
+        world.take(ApiKey.LIST_GROUPS)
+        world.transport.links[number].events.lost(None)
+    world.at(15_000)
+    world.ask()
+    assert world.pending == [ApiKey.LIST_GROUPS]
+
+
 def test_a_broker_that_hangs_up_later_is_not_suspected_of_sasl() -> None:
     world = World(Security())
     world.ask()
