@@ -36,6 +36,11 @@ def run(*arguments: str | Path) -> str:
     return seen.output
 
 
+def filed(checked: Checked, folder: Path) -> Path:
+    """The job's file; its name is that of the job, which no other test uses."""
+    return written(checked, folder).rename(folder / f"{checked.name}.toml")
+
+
 def starts(job: Job) -> dict[str, int]:
     """Where a run would begin, by its topic's partitions, with the folders as they are."""
     end_replacement(job.checkpoint)
@@ -49,7 +54,7 @@ def starts(job: Job) -> dict[str, int]:
 def test_a_migration_that_was_killed_is_done_again(checked: Checked, tmp_path: Path, place: str) -> None:
     checked.world.fill(checked.origin, [b"x"] * 5)
     checked.ran_to(0, 2, 0)
-    path = written(checked, tmp_path)
+    path = filed(checked, tmp_path)
     killed_at(place, "migrate", path)
     # Between the two a person looks at it, which changes nothing.
     run("check", path)
@@ -68,7 +73,7 @@ def test_a_run_after_a_migration_that_was_killed_begins_where_that_says(
 ) -> None:
     checked.world.fill(checked.origin, [b"x"] * 5)
     checked.ran_to(0, 2, 0)
-    path = written(checked, tmp_path)
+    path = filed(checked, tmp_path)
     killed_at(place, "migrate", path)
     assert "would read   3 offsets now" in run("check", path)
     # A run that knew nothing of it would leave notes, and read everything again.
@@ -80,7 +85,7 @@ def test_a_run_after_a_migration_that_was_killed_begins_where_that_says(
 def test_the_old_checkpoint_is_in_use_until_it_is_put_aside(checked: Checked, tmp_path: Path) -> None:
     checked.world.fill(checked.origin, [b"x"] * 5)
     checked.ran_to(0, 2, 0)
-    path = written(checked, tmp_path)
+    path = filed(checked, tmp_path)
     killed_at("draft written", "migrate", path)
     checked.ran_to(1, 4, 0)  # the job went on as it was
     assert not end_replacement(str(checked.checkpoint))
@@ -92,7 +97,7 @@ def test_an_adoption_that_was_killed_is_done_again(checked: Checked, tmp_path: P
     checked.world.fill(checked.origin, [b"x"] * 5)
     checked.ran_to(3, 4, 0)
     theirs = checked.checkpoint.rename(tmp_path / "theirs")
-    path = written(checked, tmp_path)
+    path = filed(checked, tmp_path)
     killed_at(place, "adopt", theirs, path)
     run("adopt", theirs, path)
     assert starts(load_job(path)) == {"0": 4, "1": 0}

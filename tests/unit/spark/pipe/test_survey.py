@@ -294,7 +294,7 @@ def test_sources_that_ended_at_different_offsets_go_on_without_loss(checked: Che
     offsets = checked.checkpoint / "offsets" / "1"
     further = [json.dumps({checked.origin: {"0": end, "1": 0}}) for end in (7, 6)]
     offsets.write_text("\n".join([offsets.read_text(), *further]))
-    path = written(checked, tmp_path)
+    path = written(checked, tmp_path).rename(tmp_path / f"{checked.name}.toml")
     tables = {"format": "json", "schema": "a long", "dead_letters": checked.target}
     write_record(str(checked.checkpoint), record_of(checked.job(tables)))
     made = CliRunner().invoke(app, ["migrate", str(path)])
