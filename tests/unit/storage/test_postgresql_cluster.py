@@ -136,7 +136,7 @@ def test_a_broker_that_stands_still_in_a_change_does_not_keep_others_from_theirs
             other.register(BrokerRegistration(2, None, {}))  # waits for the lock, and gets it
 
     # The reason of the server, or that it has closed the connection if that arrived first.
-    with pytest.raises(ClusterStoreError, match="idle-in-transaction|connection"):
+    with pytest.raises(ClusterStoreError, match=r"idle-in-transaction|connection"):
         stand_still()
     assert [each.broker_id for each in store.brokers()] == [1, 2]
     assert other.changes(1).topics == {}
