@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import statistics
 import time
-from bisect import bisect_right
 from collections.abc import Callable
 from random import Random
 
@@ -21,18 +20,16 @@ from klamm.clock import ManualClock
 
 USERS = 50
 LOGINS = 1500
-TRIES = 3  # the machine may be busy
-MOST_APART = 0.2  # of the two distributions, by Kolmogorov and Smirnov: 1 where one look is enough
-MOST_BETWEEN_MEDIANS = 0.1
+TRIES = 5  # the machine may be busy
+# Of the time that a login takes. What remains, such as the lookup of a name that is there, is some ten
+# nanoseconds: no network shows them.
+MOST_APART = 0.05
 
 
 def apart(left: list[float], right: list[float]) -> float:
-    """The largest distance between two empirical distributions."""
-    first, second = sorted(left), sorted(right)
-    return max(
-        abs(bisect_right(first, at) / len(first) - bisect_right(second, at) / len(second))
-        for at in first + second
-    )
+    """How much longer one takes, at the decile where it is most; above the median it is the machine."""
+    pairs = zip(*(statistics.quantiles(each, n=10)[:5] for each in (left, right)), strict=True)
+    return max(max(first, second) / min(first, second) - 1 for first, second in pairs)
 
 
 def measured(login: Callable[[str], None], count: int) -> tuple[list[float], list[float]]:
@@ -52,12 +49,10 @@ def measured(login: Callable[[str], None], count: int) -> tuple[list[float], lis
 def check_alike(login: Callable[[str], None], count: int) -> None:
     seen = []
     for _ in range(TRIES):
-        known, unknown = measured(login, count)
-        ratio = statistics.median(known) / statistics.median(unknown)
-        seen.append((round(apart(known, unknown), 3), round(ratio, 3)))
-        if seen[-1][0] <= MOST_APART and abs(ratio - 1) <= MOST_BETWEEN_MEDIANS:
+        seen.append(round(apart(*measured(login, count)), 3))
+        if seen[-1] <= MOST_APART:
             return
-    pytest.fail(f"known and unknown users can be told apart (distance, ratio of medians): {seen}")
+    pytest.fail(f"known and unknown users can be told apart by their times: {seen}")
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
