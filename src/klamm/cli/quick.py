@@ -27,6 +27,7 @@ class UpOptions:
     control: str | None = None
     clock: str | None = None
     secure: bool = False
+    registry: str | None = None
 
 
 def parse_up(arguments: Sequence[str], environ: Mapping[str, str]) -> UpOptions | None:
@@ -48,18 +49,8 @@ def parse_up(arguments: Sequence[str], environ: Mapping[str, str]) -> UpOptions 
                 return None
             value = rest.pop()
         match name:
-            case "--listen":
-                options.listen = value
-            case "--data":
-                options.data = value
-            case "--store":
-                options.store = value
-            case "--config":
-                options.config = value
-            case "--control":
-                options.control = value
-            case "--clock":
-                options.clock = value
+            case "--listen" | "--data" | "--store" | "--config" | "--control" | "--clock" | "--registry":
+                setattr(options, name.removeprefix("--"), value)
             case "--set":
                 options.settings.append(value)
             case "--node-id" if _is_number(value):

@@ -14,8 +14,8 @@ from klamm.cli.cluster import DEFAULT_BOOTSTRAP, Bootstrap, clear_errors
 from klamm.cli.failures import FAILED, MISUSED, fail
 from klamm.cli.output import echo
 from klamm.cli.profiles import profile_settings
+from klamm.cli.registry_process import host_and_port, what_is_missing
 from klamm.config import Password
-from klamm.extras import install_command
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 DEFAULT_LISTEN = "127.0.0.1:8081"
@@ -48,10 +48,10 @@ def registry(
       klamm registry --listen 0.0.0.0:8081 --token-file registry.token
       curl http://127.0.0.1:8081/subjects
     """
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
+    address = host_and_port(listen)
+    if address is None:
         fail(f"invalid value {listen} for --listen: expected HOST:PORT", MISUSED)
-    host = host.strip("[]")
+    host, port = address
     token = None if token_file is None else _token(token_file)
     if token is None and not is_loopback(host):
         echo(
@@ -59,20 +59,21 @@ def registry(
             "a token",
             err=True,
         )
-    try:
-        from klamm.registry.server import RegistryServer  # noqa: PLC0415 - an extra, told when it is missing
-    except ModuleNotFoundError as error:
-        fail(f"the registry needs {error.name}, which is not installed: {install_command('registry')}")
+    missing = what_is_missing()
+    if missing is not None:
+        fail(missing)
     from klamm.cli.serve import log_to_stderr, stop_on_signals  # noqa: PLC0415 - only this command serves
     from klamm.registry.model import RegistryError  # noqa: PLC0415 - as above
+    from klamm.registry.server import RegistryServer  # noqa: PLC0415 - an extra
 
     log_to_stderr()
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     settings = {**profile_settings(), "bootstrap.servers": bootstrap}
     stop = threading.Event()
-    stop_on_signals(stop)
     try:
-        with clear_errors(), RegistryServer(settings, host=host, port=int(port), token=token) as server:
+        with clear_errors(), RegistryServer(settings, host=host, port=port, token=token) as server:
+            # Until here a signal ends the process at once: there is nothing to close.
+            stop_on_signals(stop)
             echo(f"klamm registry listening on {server.url}, schemas in topic _schemas of {bootstrap}")
             stop.wait()
     except RegistryError as error:

@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klamm.broker.config.broker_config import BrokerConfig
 from klamm.broker.config.settings import BROKER_SETTINGS
@@ -15,6 +15,9 @@ from klamm.cli.exit_codes import FAILED, MISUSED
 from klamm.cli.quick import UpOptions
 from klamm.cli.serve import serve
 from klamm.config import ConfigError, from_environment, from_flags, load_file, merge
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9092"
 DEFAULT_DATA: Final = "./klamm-data"
@@ -27,10 +30,11 @@ def start(options: UpOptions) -> int:
     """Serve until a signal; the exit code. An error is printed in one line on standard error."""
     try:
         settings = broker_settings(options, os.environ)
+        folder = None
         if options.secure:
-            settings = _secured(options, settings)
-        if options.brokers != 1:
-            return _start_several(options, settings)
+            settings, folder = _secured(options, settings)
+        if options.brokers != 1 or options.registry is not None:
+            return _start_processes(options, settings, folder)
         config = BrokerConfig.from_settings(settings, hostname=socket.gethostname())
     except ConfigError as error:
         return complain(error, MISUSED)
@@ -45,8 +49,8 @@ def start(options: UpOptions) -> int:
     return 0 if problem is None else complain(problem, FAILED)
 
 
-def _secured(options: UpOptions, settings: Mapping[str, str]) -> dict[str, str]:
-    """With TLS, one user and ACLs. Raises ConfigError."""
+def _secured(options: UpOptions, settings: Mapping[str, str]) -> tuple[dict[str, str], Path]:
+    """With TLS, one user and ACLs, whose files are in the folder. Raises ConfigError."""
     # Imported here: a broker without starts without it.
     from pathlib import Path  # noqa: PLC0415
 
@@ -59,23 +63,27 @@ def _secured(options: UpOptions, settings: Mapping[str, str]) -> dict[str, str]:
     secured = secure_settings(settings, folder)
     # A token that was given is not told again.
     tell(folder, has_control_token=secured.keys() - settings.keys() >= {"klamm.control.token"})
-    return secured
+    return secured, folder
 
 
-def _start_several(options: UpOptions, settings: Mapping[str, str]) -> int:
-    """Raises ConfigError."""
+def _start_processes(options: UpOptions, settings: Mapping[str, str], secured: Path | None) -> int:
+    """Several brokers, or a registry beside one. Raises ConfigError."""
     # Imported here: one broker starts without it.
+    from klamm.cli.registry_process import registry_beside  # noqa: PLC0415
     from klamm.cli.supervise import settings_of, supervise  # noqa: PLC0415
 
     gc.enable()
-    if options.memory:
+    is_one = options.brokers == 1
+    if options.memory and not is_one:
         raise ConfigError("log.dirs", "--memory and --brokers cannot be combined: processes share a folder")
-    if "klamm.control.listener" in settings:
+    if "klamm.control.listener" in settings and not is_one:
         raise ConfigError("klamm.control.listener", "--control is for one broker: remove --brokers")
-    first_id = BrokerConfig.from_settings(settings, hostname=socket.gethostname()).node_id
+    config = BrokerConfig.from_settings(settings, hostname=socket.gethostname())
+    registry = None if options.registry is None else registry_beside(options.registry, config, secured)
+    first_id = config.node_id
     for own in settings_of(settings, first_id, options.brokers):
         BrokerConfig.from_settings(own, hostname=socket.gethostname())  # errors are reported once, and here
-    return supervise(settings, first_id, options.brokers)
+    return supervise(settings, first_id, options.brokers, in_memory=options.memory, registry=registry)
 
 
 def complain(message: object, exit_code: int) -> int:

@@ -1,4 +1,4 @@
-"""`klamm up --brokers N`: start broker processes on one data folder, and restart those that die."""
+"""`klamm up` with several processes: brokers on one data folder, which are restarted, and a registry."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import IO, Final, NamedTuple
@@ -18,6 +18,7 @@ from klamm.broker.config.racks import own_rack
 from klamm.broker.config.security_settings import listener_setting
 from klamm.broker.config.settings import BROKER_SETTINGS
 from klamm.cli.exit_codes import FAILED
+from klamm.cli.registry_process import RegistryProcess
 from klamm.config import ENVIRONMENT_PREFIX, ConfigError
 
 MAX_BROKERS: Final = 64
@@ -31,9 +32,9 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class _Event(NamedTuple):
-    """A process wrote a line, or ended (`line` is None); or a signal arrived (`broker` is -1)."""
+    """A process wrote a line, or ended (`line` is None); or a signal arrived (`child` is None)."""
 
-    broker: int
+    child: _Child | None
     line: str | None = None
 
 
@@ -88,28 +89,39 @@ class Backoff:
 
 
 class _Child:
-    """One broker process, now or soon."""
+    """One process, now or soon: a broker by its id, or the registry."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        self.broker_id = int(settings["node.id"])
-        self.command = command_of(settings)
-        self.environment = environment_of(settings, os.environ)
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.name = name
+        self.command = command
+        self.environment = environment
         self.process: subprocess.Popen[str] | None = None
         self.started_at_s = 0.0
         self.restart_at_s: float | None = None
-        self.has_listened = False
+        self.line: str | None = None  # that it serves
         self.backoff = Backoff()
 
 
-def supervise(settings: Mapping[str, str], first_id: int, count: int) -> int:
-    """Run brokers until a signal; the exit code. Raises ConfigError."""
+def supervise(
+    settings: Mapping[str, str],
+    first_id: int,
+    count: int,
+    *,
+    in_memory: bool = False,
+    registry: RegistryProcess | None = None,
+) -> int:
+    """Run brokers, and a registry, until a signal; the exit code. Raises ConfigError."""
     events: SimpleQueue[_Event] = SimpleQueue()
-    children = {int(own["node.id"]): _Child(own) for own in settings_of(settings, first_id, count)}
+    memory = ["--memory"] if in_memory else []
+    brokers = [
+        _Child(own["node.id"], command_of(own) + memory, environment_of(own, os.environ))
+        for own in settings_of(settings, first_id, count)
+    ]
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: events.put(_Event(-1)))
-    for child in children.values():
+        signal.signal(number, lambda *_: events.put(_Event(None)))
+    for child in brokers:
         _start(child, events)
-    return _Supervision(children, events).run()
+    return _Supervision(brokers, registry, events).run()
 
 
 def command_of(settings: Mapping[str, str]) -> list[str]:
@@ -144,7 +156,7 @@ def _is_secret(name: str) -> bool:
 def _start(child: _Child, events: SimpleQueue[_Event]) -> None:
     child.restart_at_s = None
     child.started_at_s = time.monotonic()
-    # In a process group of its own: Ctrl-C is for this process, which stops the brokers in order.
+    # In a process group of its own: Ctrl-C is for this process, which stops the others in order.
     child.process = subprocess.Popen(
         child.command,
         env=child.environment,
@@ -156,7 +168,7 @@ def _start(child: _Child, events: SimpleQueue[_Event]) -> None:
         process_group=0,
         preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - no threads hold locks
     )
-    Thread(target=_watch, args=(child.broker_id, child.process, events), daemon=True).start()
+    Thread(target=_watch, args=(child, child.process, events), daemon=True).start()
 
 
 _LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -168,83 +180,117 @@ def _die_with_parent() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _watch(broker_id: int, process: subprocess.Popen[str], events: SimpleQueue[_Event]) -> None:
+def _watch(child: _Child, process: subprocess.Popen[str], events: SimpleQueue[_Event]) -> None:
     def copy_log(log: IO[str]) -> None:
         for line in log:
-            sys.stderr.write(f"[{broker_id}] {line}")
+            sys.stderr.write(f"[{child.name}] {line}")
 
     assert process.stdout is not None
     assert process.stderr is not None
     copying = Thread(target=copy_log, args=(process.stderr,), daemon=True)
     copying.start()
     for line in process.stdout:
-        events.put(_Event(broker_id, line.rstrip("\n")))
+        events.put(_Event(child, line.rstrip("\n")))
     copying.join()
     process.wait()
-    events.put(_Event(broker_id))
+    events.put(_Event(child))
 
 
 class _Supervision:
     """Reacts to lines, deaths and signals."""
 
-    def __init__(self, children: Mapping[int, _Child], events: SimpleQueue[_Event]) -> None:
-        self._children = children
+    def __init__(
+        self, brokers: Sequence[_Child], registry: RegistryProcess | None, events: SimpleQueue[_Event]
+    ) -> None:
+        self._brokers = brokers
+        self._wanted_registry = registry  # until it is started, when all brokers serve
+        self._registry: _Child | None = None
         self._events = events
         self._is_stopping = False
         self._exit_code = 0
 
+    @property
+    def _children(self) -> list[_Child]:
+        return [*self._brokers] if self._registry is None else [*self._brokers, self._registry]
+
     def run(self) -> int:
-        while any(
-            child.process is not None or child.restart_at_s is not None for child in self._children.values()
-        ):
+        while any(child.process is not None or child.restart_at_s is not None for child in self._children):
             try:
                 event = self._events.get(timeout=self._wait_s())
             except Empty:
                 self._restart_due()
                 continue
-            if event.broker < 0:
+            if event.child is None:
                 self._stop()
             elif event.line is not None:
-                self._children[event.broker].has_listened = True
-                sys.stdout.write(f"broker {event.broker}: {event.line}\n")
-                sys.stdout.flush()
+                self._serves(event.child, event.line)
             else:
-                self._ended(self._children[event.broker])
+                self._ended(event.child)
         return self._exit_code
 
+    def _serves(self, child: _Child, line: str) -> None:
+        child.line = line
+        is_one_of_several = len(self._brokers) > 1 and child is not self._registry
+        sys.stdout.write(f"broker {child.name}: {line}\n" if is_one_of_several else f"{line}\n")
+        sys.stdout.flush()
+        lines = [each.line for each in self._brokers if each.line is not None]
+        wanted = self._wanted_registry
+        if wanted is not None and len(lines) == len(self._brokers) and not self._is_stopping:
+            self._wanted_registry = None
+            self._registry = _Child("registry", wanted.command(lines), wanted.environment(os.environ))
+            _start(self._registry, self._events)
+
     def _wait_s(self) -> float | None:
-        due = [child.restart_at_s for child in self._children.values() if child.restart_at_s is not None]
+        due = [child.restart_at_s for child in self._children if child.restart_at_s is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _restart_due(self) -> None:
-        for child in self._children.values():
+        for child in self._children:
             if child.restart_at_s is not None and child.restart_at_s <= time.monotonic():
                 _start(child, self._events)
 
     def _stop(self) -> None:
-        """Brokers hand their partitions over, the last one closes them. A second signal ends them at once."""
+        """The registry ends first: it says farewell to the brokers. A second signal ends all at once."""
+        is_first = not self._is_stopping
         self._is_stopping = True
-        for child in self._children.values():
+        for child in self._brokers:
             child.restart_at_s = None
-            if child.process is not None and child.process.poll() is None:
-                child.process.send_signal(signal.SIGTERM)
+        if self._registry is not None and self._registry.process is not None:
+            _tell([self._registry])
+            if is_first:
+                return
+        _tell(self._brokers)
 
     def _ended(self, child: _Child) -> None:
         assert child.process is not None
         code = child.process.returncode
         child.process = None
         if self._is_stopping:
-            self._exit_code = self._exit_code or (FAILED if code else 0)
-        elif not child.has_listened and code > 0:
+            # Killed by the signal: it had not begun, and has nothing to close.
+            self._exit_code = self._exit_code or (0 if code in (0, -signal.SIGTERM) else FAILED)
+            if child is self._registry:
+                _tell(self._brokers)
+        elif child.line is None and code > 0:
             # It cannot start, and has said why: neither could it the next time.
             self._exit_code = code
+            self._stop()
+        elif child is self._registry or len(self._brokers) == 1:
+            # Nobody would notice that one of two has begun anew, a broker in memory without its records.
+            who = "the registry" if child is self._registry else f"broker {child.name}"
+            sys.stderr.write(f"klamm: {who} {_how(code)}: stopping\n")
+            self._exit_code = FAILED
             self._stop()
         else:
             delay_s = child.backoff.next_s(time.monotonic() - child.started_at_s)
             child.restart_at_s = time.monotonic() + delay_s
-            sys.stderr.write(
-                f"klamm: broker {child.broker_id} {_how(code)}; starting it again in {delay_s:g} s\n"
-            )
+            sys.stderr.write(f"klamm: broker {child.name} {_how(code)}; starting it again in {delay_s:g} s\n")
+
+
+def _tell(children: Iterable[_Child]) -> None:
+    """To end: brokers hand their partitions over, the last one closes them."""
+    for child in children:
+        if child.process is not None and child.process.poll() is None:
+            child.process.send_signal(signal.SIGTERM)
 
 
 def _how(code: int) -> str:

@@ -97,22 +97,42 @@ def up(
             "./klamm-secure.",
         ),
     ] = False,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="A schema registry on this cluster, too, as `klamm registry` serves one, in a process of "
+            "its own; when either ends, so does the other; port 0 chooses a free port; default: none.",
+        ),
+    ] = None,
 ) -> None:
     """Start a broker, or several, and serve until Ctrl-C or SIGTERM.
 
     When a broker is ready, one line on standard output says where it listens, and where its control port is;
-    logs go to standard error.
+    a second one says where the registry listens. Logs go to standard error.
 
     \b
       klamm up --listen 0.0.0.0:9092 --set advertised.listeners=PLAINTEXT://myhost:9092
       klamm up --memory --listen 127.0.0.1:0
       klamm up --brokers 4
       klamm up --secure
+      klamm up --registry 127.0.0.1:8081
       klamm up --data /srv/klamm --set num.partitions=4 --set log.retention.hours=24
       klamm up --store postgresql://klamm@db/klamm --node-id 2
       klamm up --memory --listen 127.0.0.1:0 --control 127.0.0.1:0 --clock virtual
     """
     options = UpOptions(
-        listen, data, store, memory, config, settings or [], node_id, brokers, control, clock, secure
+        listen,
+        data,
+        store,
+        memory,
+        config,
+        settings or [],
+        node_id,
+        brokers,
+        control,
+        clock,
+        secure,
+        registry,
     )
     raise typer.Exit(start(options))

@@ -23,6 +23,7 @@ from klamm.config import ConfigError
         (["up", "--set", "a=1", "--set=b=2"], UpOptions(settings=["a=1", "b=2"])),
         (["up", "--set", "a=-1"], UpOptions(settings=["a=-1"])),
         (["up", "--config", "f"], UpOptions(config="f")),
+        (["up", "--registry", "h:1"], UpOptions(registry="h:1")),
         (["up", "--store", "postgresql://h/d"], UpOptions(store="postgresql://h/d")),
         (
             ["up", "--control", "127.0.0.1:0", "--clock=virtual"],
@@ -45,6 +46,7 @@ def test_a_plain_command_is_read_at_once(arguments: list[str], expected: UpOptio
         ["up", "--listen"],
         ["up", "--listen", "--memory"],
         ["up", "--memory=yes"],
+        ["up", "--registry", "--memory"],
         ["up", "--lsten", "x"],
         ["up", "surprise"],
     ],
@@ -128,6 +130,12 @@ def test_a_folder_and_memory_exclude_each_other() -> None:
         (UpOptions(control="127.0.0.1:0", clock="sundial"), "one of system, virtual"),
         (UpOptions(clock="virtual"), "add --control 127.0.0.1:0"),
         (UpOptions(control="127.0.0.1:0", brokers=2), "remove --brokers"),
+        (UpOptions(registry="nowhere"), "invalid value nowhere for --registry: expected HOST:PORT"),
+        (UpOptions(registry="h:99999"), "invalid value h:99999 for --registry: expected HOST:PORT"),
+        (
+            UpOptions(registry="h:1", settings=["listeners=PLAINTEXT://h:2,SASL_PLAINTEXT://h:3"]),
+            "start it beside the broker, with a profile: klamm --profile NAME registry --listen h:1",
+        ),
         (UpOptions(control="127.0.0.1:0", store="postgresql://h/d"), "cannot be combined"),
     ],
 )
