@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _LAST_PORT: Final = 65535
 # Where a process on this machine finds a broker that listens on every address.
-_NEAR: Final[Mapping[str, str]] = {"0.0.0.0": "127.0.0.1", "[::]": "localhost"}
+_NEAR: Final[Mapping[str, str]] = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 
 def host_and_port(listen: str) -> tuple[str, int] | None:

@@ -6,6 +6,7 @@ import pytest
 
 from klamm.broker.config.settings import BROKER_SETTINGS
 from klamm.cli.quick import UpOptions, parse_up
+from klamm.cli.registry_process import RegistryProcess
 from klamm.cli.start import start
 from klamm.cli.supervise import (
     FIRST_DELAY_S,
@@ -67,6 +68,26 @@ def test_a_password_is_not_in_the_arguments_of_the_processes() -> None:
     assert environment.pop("HOME") == "/h"
     flags = [word for word in command if "=" in word]
     assert merge(from_environment(environment, BROKER_SETTINGS), from_flags(flags)) == settings
+
+
+@pytest.mark.parametrize(
+    ("listening", "bootstrap"),
+    [
+        ("127.0.0.1:9092", "127.0.0.1:9092"),
+        ("0.0.0.0:9092, 127.0.0.1:9093", "127.0.0.1:9092"),
+        ("[::]:9092", "[::1]:9092"),
+        ("[::1]:9092", "[::1]:9092"),
+    ],
+)
+def test_the_registry_goes_to_the_first_address_of_each_broker(listening: str, bootstrap: str) -> None:
+    lines = [f"klamm 1.0 listening on {listening}, data in memory", "klamm 1.0 listening on h:1, data in d"]
+    command = RegistryProcess("127.0.0.1:0").command(lines)
+    assert command[-1] == f"{bootstrap},h:1"
+
+
+def test_the_registry_does_not_log_in_as_the_user_of_another_cluster() -> None:
+    environment = RegistryProcess("127.0.0.1:0").environment({"HOME": "/h", "KLAMM_PROFILE": "prod"})
+    assert environment == {"HOME": "/h"}
 
 
 def test_a_broker_that_dies_again_and_again_is_started_less_often() -> None:
