@@ -28,7 +28,7 @@ MOST_APART = 0.05
 
 def apart(left: list[float], right: list[float]) -> float:
     """How much longer one takes, at the decile where it is most; above the median it is the machine."""
-    pairs = zip(*(statistics.quantiles(each, n=10)[:5] for each in (left, right)), strict=True)
+    pairs = zip(statistics.quantiles(left, n=10)[:5], statistics.quantiles(right, n=10)[:5], strict=True)
     return max(max(first, second) / min(first, second) - 1 for first, second in pairs)
 
 
