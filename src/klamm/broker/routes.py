@@ -33,7 +33,9 @@ class Route:
     min_version: int
     max_version: int
     coordinator: CoordinatorRow | None = None  # that handles it; None when a module does
-    parks: bool = False  # the coordinator's response may wait for other clients, not for the disk alone
+    # The coordinator's response may wait for other clients, or is decided in several turns of the loop: what
+    # comes behind it must not be decided before.
+    parks: bool = False
     names_members: bool = False  # the coordinator gets an id for a member that has none
     # May be decided while responses before it wait for the disk. Others find the disk as the requests before
     # them left it, and their responses do not pile up behind one that waits.
@@ -83,14 +85,14 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(ApiKey.LIST_OFFSETS, 1, 11),
     Route(ApiKey.METADATA, 0, 13),
     Route(ApiKey.OFFSET_COMMIT, 2, 10, GROUPS, overlaps=True, repeats=True),
-    Route(ApiKey.OFFSET_FETCH, 1, 10, GROUPS),
+    Route(ApiKey.OFFSET_FETCH, 1, 10, GROUPS, parks=True),
     Route(ApiKey.FIND_COORDINATOR, 0, 6),
     Route(ApiKey.JOIN_GROUP, 0, 9, GROUPS, parks=True, names_members=True, overlaps=True),
     Route(ApiKey.HEARTBEAT, 0, 4, GROUPS, overlaps=True, repeats=True),
     Route(ApiKey.LEAVE_GROUP, 0, 5, GROUPS, overlaps=True),
     Route(ApiKey.SYNC_GROUP, 0, 5, GROUPS, parks=True, overlaps=True),
     Route(ApiKey.DESCRIBE_GROUPS, 0, 6),
-    Route(ApiKey.LIST_GROUPS, 0, 5, GROUPS),
+    Route(ApiKey.LIST_GROUPS, 0, 5, GROUPS, parks=True),
     Route(ApiKey.API_VERSIONS, 0, 4),
     Route(ApiKey.CREATE_TOPICS, 2, 7),
     Route(ApiKey.DELETE_TOPICS, 1, 6),
@@ -109,7 +111,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(ApiKey.ALTER_CONFIGS, 0, 2),
     Route(ApiKey.DESCRIBE_LOG_DIRS, 1, 5),
     Route(ApiKey.CREATE_PARTITIONS, 0, 3),
-    Route(ApiKey.DELETE_GROUPS, 0, 2, GROUPS),
+    Route(ApiKey.DELETE_GROUPS, 0, 2, GROUPS, parks=True),
     Route(ApiKey.ELECT_LEADERS, 0, 2),
     Route(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1),
     Route(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1),
@@ -122,13 +124,13 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(ApiKey.UPDATE_FEATURES, 0, 2),
     Route(ApiKey.DESCRIBE_CLUSTER, 0, 2),
     Route(ApiKey.DESCRIBE_PRODUCERS, 0, 0),
-    Route(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, TRANSACTIONS),
-    Route(ApiKey.LIST_TRANSACTIONS, 0, 2, TRANSACTIONS),
+    Route(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, TRANSACTIONS, parks=True),
+    Route(ApiKey.LIST_TRANSACTIONS, 0, 2, TRANSACTIONS, parks=True),
     Route(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, GROUPS, names_members=True, overlaps=True),
     Route(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1),
     Route(ApiKey.LIST_CONFIG_RESOURCES, 0, 1),
     Route(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
-    Route(ApiKey.INSPECT_GROUPS, 0, 0, GROUPS),
+    Route(ApiKey.INSPECT_GROUPS, 0, 0, GROUPS, parks=True),
     Route(ApiKey.TRACE_GROUPS, 0, 0),
     Route(ApiKey.INSPECT_TRANSACTIONS, 0, 0),
 )

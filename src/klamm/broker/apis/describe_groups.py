@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from klamm.access.acls import ResourceType
-from klamm.broker.net.context import HandlerResult, HeldResponse, RequestContext
+from klamm.broker.net.context import HandlerResult, HeldResponse, ParkedResponse, RequestContext
 from klamm.broker.partitions.verification import kept
 from klamm.broker.services import Services
 from klamm.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
@@ -20,7 +20,7 @@ def handle(
     services: Services, context: RequestContext, request: DescribeGroupsRequest
 ) -> HandlerResult[DescribeGroupsResponse]:
     """Ask the coordinator; the authorized operations are the authorizer's."""
-    found = services.groups.ask(request, context)
+    found = services.groups.ask(request, context, ParkedResponse())  # it may take several turns of the loop
     if not request.include_authorized_operations:
         return found
     return then(services, found, partial(with_operations, services, context))

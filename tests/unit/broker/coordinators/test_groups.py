@@ -519,3 +519,50 @@ def figures(jar: Jar) -> dict[str, float]:
             assert not isinstance(labels, str)
             found[" ".join((family.name, *labels.values())).removesuffix(" classic")] = value
     return found
+
+
+NAMES = [f"late-{number}" for number in range(6)]
+
+
+def _of_all_groups() -> OffsetFetchRequest:
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(name, topics=topics) for name in NAMES])
+
+
+@pytest.mark.parametrize(
+    ("api_key", "request_of", "seen"),
+    [
+        (ApiKey.LIST_GROUPS, ListGroupsRequest, lambda answer: [each.group_id for each in answer.groups]),
+        (
+            ApiKey.DESCRIBE_GROUPS,
+            lambda: DescribeGroupsRequest(NAMES),
+            lambda answer: [each for each in answer.groups if not each.error_code],
+        ),
+        (
+            ApiKey.DELETE_GROUPS,
+            lambda: DeleteGroupsRequest(NAMES),
+            lambda answer: [each for each in answer.results if not each.error_code],
+        ),
+        (
+            ApiKey.OFFSET_FETCH,
+            _of_all_groups,
+            lambda answer: [
+                each for each in answer.groups if each.topics[0].partitions[0].committed_offset != -1
+            ],
+        ),
+    ],
+)
+def test_a_request_about_many_groups_sees_nothing_of_what_its_connection_asks_later(
+    jar: Jar, api_key: ApiKey, request_of: Any, seen: Any
+) -> None:
+    client = ready(jar)
+    sent = client.request(api_key, LATEST[api_key], request_of())
+    for name in NAMES:
+        later = commit(1)
+        later.group_id = name
+        sent += client.request(ApiKey.OFFSET_COMMIT, LATEST[ApiKey.OFFSET_COMMIT], later)
+    client.send_bytes(sent)
+    jar.pass_ms(100)
+    first, *commits = client.new_answers()
+    assert seen(first) == []
+    assert [each.topics[0].partitions[0].error_code for each in commits] == [0] * len(NAMES)
