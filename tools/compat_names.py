@@ -37,17 +37,9 @@ CLASSES: Final = {
 # Methods that raise an error which says what to use.
 REFUSED_METHODS: Final = {
     ("kafka", "KafkaAdminClient"): OF_ADMIN,
-    ("confluent_kafka", "admin.AdminClient"): dict.fromkeys(
-        (
-            "alter_user_scram_credentials",
-            "create_acls",
-            "delete_acls",
-            "describe_acls",
-            "describe_user_scram_credentials",
-        ),
-        "use `klamm.Admin`",
-    )
-    | {"set_sasl_credentials": "give the credentials when the client is made"},
+    ("confluent_kafka", "admin.AdminClient"): {
+        "set_sasl_credentials": "give the credentials when the client is made"
+    },
     ("confluent_kafka", "Consumer"): {"set_sasl_credentials": "give the credentials when the client is made"},
     ("confluent_kafka", "Producer"): {"set_sasl_credentials": "give the credentials when the client is made"},
 }

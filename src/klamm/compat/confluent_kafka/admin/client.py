@@ -13,6 +13,7 @@ from klamm.client.admin.model import AlterOp, Resource
 from klamm.client.admin.model import NewTopic as OwnTopic
 from klamm.client.consumer.offsets.lookup import all_topics
 from klamm.compat.confluent_kafka.admin import answers
+from klamm.compat.confluent_kafka.admin.access_calls import AccessCalls
 from klamm.compat.confluent_kafka.admin.futures import after, of_each, then
 from klamm.compat.confluent_kafka.admin.groups import GroupCalls, no_operations, some
 from klamm.compat.confluent_kafka.admin.resources import (
@@ -48,10 +49,9 @@ _KINDS: Final = {
     ResourceType.GROUP: Resource.GROUP,
 }
 _OWN_SOURCES: Final = (1, 2, 8)  # of a topic, of one broker, of a group: what `alter_configs` replaces
-_ACCESS: Final = "klamm.Admin has ACLs and SCRAM users"
 
 
-class AdminClient(GroupCalls):
+class AdminClient(AccessCalls, GroupCalls):
     """confluent-kafka's admin: every method returns futures, one for each item."""
 
     @raised_as_theirs
@@ -304,21 +304,6 @@ class AdminClient(GroupCalls):
         return self._operations.describe_cluster(timeout=seconds(timeout)).result().cluster_id
 
     # --- what klamm's admin does not have ------------------------------------------------------------------
-
-    def create_acls(self, acls: Any, **_options: Any) -> Any:
-        raise not_supported("create_acls", _ACCESS)
-
-    def describe_acls(self, acl_binding_filter: Any, **_options: Any) -> Any:
-        raise not_supported("describe_acls", _ACCESS)
-
-    def delete_acls(self, acl_binding_filters: Any, **_options: Any) -> Any:
-        raise not_supported("delete_acls", _ACCESS)
-
-    def describe_user_scram_credentials(self, users: Any = None, **_options: Any) -> Any:
-        raise not_supported("describe_user_scram_credentials", _ACCESS)
-
-    def alter_user_scram_credentials(self, alterations: Any, **_options: Any) -> Any:
-        raise not_supported("alter_user_scram_credentials", _ACCESS)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         raise not_supported("set_sasl_credentials", "give the credentials when the client is made")
