@@ -154,3 +154,18 @@ def test_a_transaction_from_read_to_write(lib: Any, bootstrap: str, topic: str) 
         producer.commit_transaction()
     assert raised.value.args[0].code() == lib.KafkaError._STATE
     consumer.close()
+
+
+def test_a_partition_that_does_not_exist_has_no_watermarks(lib: Any, bootstrap: str, topic: str) -> None:
+    producer = lib.Producer({"bootstrap.servers": bootstrap})
+    producer.produce(topic, b"x", partition=0)
+    assert producer.flush(20) == 0
+    consumer = lib.Consumer({"bootstrap.servers": bootstrap, "group.id": f"group-{topic}"})
+    assert consumer.get_watermark_offsets(lib.TopicPartition(topic, 0), timeout=20) == (0, 1)
+    for missing in (lib.TopicPartition(f"{topic}-missing", 0), lib.TopicPartition(topic, 99)):
+        with pytest.raises(lib.KafkaException) as raised:
+            consumer.get_watermark_offsets(missing, timeout=20)
+        assert raised.value.args[0].name() == "_UNKNOWN_PARTITION"
+        assert consumer.get_watermark_offsets(missing, cached=True) == (-1001, -1001)
+    assert f"{topic}-missing" not in consumer.list_topics(timeout=20).topics
+    consumer.close()

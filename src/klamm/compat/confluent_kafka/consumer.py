@@ -323,10 +323,14 @@ class Consumer:
         """The first offset and the one behind the last record; `cached`: as the last fetch saw them."""
         own, limit_s = one_partition(partition).own, seconds(timeout)
         if cached:
-            item = self._consumer._operations.state[own]
-            known = (item.log_start_offset, item.high_watermark)
+            item = self._consumer._operations.state.partitions.get(own)
+            known = (-1, -1) if item is None else (item.log_start_offset, item.high_watermark)
             low, high = (value if value >= 0 else OFFSET_INVALID for value in known)
             return low, high
+        topic = self._consumer._operations.engine.core.metadata.cluster.topics.get(own.topic)
+        is_known = topic is not None and own.partition in topic.partitions
+        if not is_known and own not in self._consumer.partitions_for(own.topic, limit_s):
+            raise KafkaException(KafkaError(CODES["_UNKNOWN_PARTITION"], f"there is no {own}"))
         (low,) = self._consumer.beginning_offsets([own], limit_s).values()
         (high,) = self._consumer.end_offsets([own], limit_s).values()
         return low, high
