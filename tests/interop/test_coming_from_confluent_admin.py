@@ -213,3 +213,16 @@ def test_numbers_and_texts_have_the_bytes_of_java(lib: Library) -> None:
         assert deserializer(None) is None
     with pytest.raises(made.SerializationError):
         made.IntegerDeserializer()(b"12")
+
+
+def test_an_election_that_is_not_needed_is_an_error_of_its_partition(
+    lib: Library, admin: Any, topic: str
+) -> None:
+    admin.create_topics([lib.admin.NewTopic(topic, 1, 1)])[topic].result(20)
+    chosen = [lib.top.TopicPartition(topic, 0), lib.top.TopicPartition(topic, 7)]
+    elected = admin.elect_leaders(lib.top.ElectionType.PREFERRED, chosen).result(20)
+    assert {item: error.name() for item, error in elected.items()} == {
+        chosen[0]: "ELECTION_NOT_NEEDED",
+        chosen[1]: "UNKNOWN_TOPIC_OR_PART",
+    }
+    assert all(item.error.code() == error.code() for item, error in elected.items())

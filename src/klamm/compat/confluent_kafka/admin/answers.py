@@ -14,7 +14,9 @@ from klamm.client.admin.model import (
 )
 from klamm.client.admin.model import MemberDescription as OwnMember
 from klamm.client.admin.model import TopicDescription as OwnTopic
-from klamm.compat.confluent_kafka.error import KafkaException
+from klamm.client.admin.results import Results
+from klamm.compat.confluent_kafka.error import KafkaError, KafkaException
+from klamm.compat.confluent_kafka.error_codes import CODES
 from klamm.compat.confluent_kafka.model import (
     GROUP_STATES,
     GROUP_TYPES,
@@ -25,6 +27,7 @@ from klamm.compat.confluent_kafka.model import (
     Uuid,
 )
 from klamm.compat.confluent_kafka.partitions import TopicPartition
+from klamm.protocol.types import TopicPartition as OwnPartition
 
 
 @dataclass(frozen=True)
@@ -207,3 +210,16 @@ def metadata_of(found: GroupDescription, nodes: Nodes) -> GroupMetadata:
     members = [GroupMember(item.member_id, item.client_id, item.client_host) for item in found.members]
     broker = node(nodes, found.coordinator_id)
     return GroupMetadata(found.group_id, found.state, found.protocol_type, found.protocol, members, broker)
+
+
+def elections_of(results: Results[OwnPartition, bool]) -> dict[TopicPartition, KafkaError | None]:
+    """None where a leader was elected; else an error, which the partition has, too."""
+    elections: dict[TopicPartition, KafkaError | None] = {}
+    for key in results:
+        election = TopicPartition(*key)
+        if key in results.errors:
+            election.error = KafkaError.of(results.errors[key])
+        elif not results[key]:
+            election.error = KafkaError(CODES["ELECTION_NOT_NEEDED"], "Leader election not needed")
+        elections[election] = election.error
+    return elections

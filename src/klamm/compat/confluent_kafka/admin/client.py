@@ -25,7 +25,7 @@ from klamm.compat.confluent_kafka.admin.resources import (
     ResourceType,
 )
 from klamm.compat.confluent_kafka.arguments import seconds
-from klamm.compat.confluent_kafka.error import KafkaError, KafkaException, not_supported, raised_as_theirs
+from klamm.compat.confluent_kafka.error import KafkaError, not_supported, raised_as_theirs
 from klamm.compat.confluent_kafka.events import Events
 from klamm.compat.confluent_kafka.metadata import ClusterMetadata
 from klamm.compat.confluent_kafka.model import (
@@ -191,21 +191,12 @@ class AdminClient(AccessCalls, GroupCalls):
         *,
         operation_timeout: float | None = None,
         request_timeout: float | None = None,
-    ) -> Future[dict[TopicPartition, KafkaException | None]]:
+    ) -> Future[dict[TopicPartition, KafkaError | None]]:
         chosen = None if partitions is None else [item.own for item in partitions]
         answered = self._operations.elect_leaders(
             chosen, election_type.name.lower(), raise_errors=False, timeout=request_timeout
         )
-
-        def outcome(results: Any) -> dict[TopicPartition, KafkaException | None]:
-            return {
-                TopicPartition(*item): KafkaException(KafkaError.of(results.errors[item]))
-                if item in results.errors
-                else None
-                for item in results
-            }
-
-        return then(answered, outcome)
+        return then(answered, answers.elections_of)
 
     # --- settings ---------------------------------------------------------------------------------------
 
