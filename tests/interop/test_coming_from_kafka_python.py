@@ -154,3 +154,28 @@ def test_a_pattern_and_a_listener(lib: Any, bootstrap: str, topic: str) -> None:
     assert f"assigned {[f'{topic}-awesome']}" in heard
     consumer.close()
     producer.close()
+
+
+def test_futures_have_their_values(lib: Any, bootstrap: str, topic: str) -> None:
+    producer = lib.KafkaProducer(bootstrap_servers=bootstrap)
+    sent = producer.send(topic, b"x", partition=0)
+    producer.flush()
+    assert (sent.value.topic, sent.value.partition, sent.value.offset) == (topic, 0, 0)
+
+    consumer = lib.KafkaConsumer(bootstrap_servers=bootstrap, group_id=f"group-{topic}")
+    partition = lib.TopicPartition(topic, 0)
+    consumer.assign([partition])
+    assert consumer.committed(partition) is None  # the coordinator is known now
+    for offset, outcome in ((1, "succeeded"), (None, "failed")):
+        seen: list[Any] = []
+        wanted = partition if offset else lib.TopicPartition(f"{topic}-missing", 0)
+        future = consumer.commit_async({wanted: lib.OffsetAndMetadata(1, "", -1)})
+        assert future.add_both(seen.append) is future
+        while not future.is_done:
+            consumer.poll(100)
+        assert getattr(future, outcome)()
+        assert (future.value, seen) == (None, [future.exception])
+    assert future.retriable()
+    assert consumer.committed(partition) == 1
+    consumer.close()
+    producer.close()

@@ -46,6 +46,6 @@ def test_a_module_that_is_refused_says_what_to_use() -> None:
 def test_every_refused_name_is_one_of_theirs() -> None:
     refused = {(item.library, item.name) for item in compat_names.names() if item.fate == "refused"}
     modules = {("confluent_kafka", name) for name in ("aio", "avro", "kafkatest", "schema_registry")}
-    modules |= {("kafka", name) for name in ("cluster", "future", "metrics", "net", "partitioner")}
+    modules |= {("kafka", name) for name in ("cluster", "metrics", "net", "partitioner")}
     modules |= {("aiokafka", name) for name in ("client", "cluster")}
     assert {(library, name) for library, names in REFUSED.items() for name in names} <= refused | modules

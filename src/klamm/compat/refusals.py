@@ -64,7 +64,6 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         "admin.ConfigType": "describe_configs does not have the types of settings",
         "admin.UpdateFeatureType": "klamm.Admin.update_features has allow_downgrade",
         "cluster": _NETWORK,
-        "future": "send() returns klamm's delivery, which has get, add_callback and add_errback",
         "metrics": _METRICS,
         "net": _NETWORK,
         "partitioner": _PARTITIONER,

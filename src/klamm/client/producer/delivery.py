@@ -142,6 +142,11 @@ class Delivery(Place, Future[RecordMetadata]):
         """As `done`, the name in kafka-python."""
         return self.done()
 
+    @property
+    def value(self) -> RecordMetadata | None:
+        """Where the record went, the name in kafka-python; None while that is open, and if it failed."""
+        return self.outcome()[0] if self.done() else None
+
     def succeeded(self) -> bool:
         """Whether the record is delivered; False while that is open."""
         return self.done() and self.exception() is None

@@ -18,6 +18,7 @@ from klamm.compat.callers import (
     found_by_time,
     new_partitions,
 )
+from klamm.compat.kafka.future import Future
 from klamm.compat.kafka.rates import Meter, of_consumer, refuse_raw, window_of
 from klamm.compat.kafka.serializer import own_serializer
 from klamm.compat.kafka.structs import ConsumerGroupMetadata, MemberState, OffsetAndMetadata
@@ -151,8 +152,11 @@ class KafkaConsumer:
 
     def commit_async(
         self, offsets: Mapping[TopicPartition, Any] | None = None, callback: OnCommit | None = None
-    ) -> None:
-        """Commit without waiting; `callback(offsets, error)` gets None or the error."""
+    ) -> Future:
+        """Commit without waiting; `callback(offsets, error)` gets None or the error.
+
+        It is called, and the future settled, by a later poll or commit.
+        """
         report = callback or self._on_commit
         if report is not None and not callable(report):
             raise TypeError(f"callback is a function of the offsets and the response, not {report!r}")
@@ -164,8 +168,14 @@ class KafkaConsumer:
                     for key, item in committed.items()
                 }
                 report(listed, error)
+            if error is None:
+                future.success(None)
+            else:
+                future.failure(error)
 
+        future = Future()
         self._consumer.commit_async(committable(offsets), told)
+        return future
 
     def committed(
         self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None
