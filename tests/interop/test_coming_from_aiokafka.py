@@ -142,3 +142,33 @@ def test_batches_and_transactions(lib: Any, bootstrap: str, topic: str) -> None:
             await producer.send_and_wait(topic, b"in a transaction")
 
     run(work())
+
+
+def test_a_listener_hears_of_a_revocation_before_every_assignment(
+    lib: Any, bootstrap: str, topic: str
+) -> None:
+    calls: list[tuple[str, Any]] = []
+
+    class Listener(lib.ConsumerRebalanceListener):  # type: ignore[misc]  # one of two
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            calls.append(("revoked", revoked))
+
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            calls.append(("assigned", assigned))
+
+    async def work() -> None:
+        producer = lib.AIOKafkaProducer(bootstrap_servers=bootstrap)
+        await producer.start()
+        await producer.send_and_wait(topic, b"x", partition=0)
+        await producer.stop()
+        consumer = lib.AIOKafkaConsumer(
+            bootstrap_servers=bootstrap, group_id=f"g-{topic}", auto_offset_reset="earliest"
+        )
+        consumer.subscribe([topic], listener=Listener())
+        await consumer.start()
+        await consumer.getone()
+        assert calls[-1] == ("assigned", {lib.TopicPartition(topic, 0)})
+        assert calls[::2] == [("revoked", set())] * (len(calls) // 2)  # it may be told of none at first
+        await consumer.stop()
+
+    run(work())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import warnings
 from typing import Any
@@ -179,3 +180,40 @@ def test_futures_have_their_values(lib: Any, bootstrap: str, topic: str) -> None
     assert consumer.committed(partition) == 1
     consumer.close()
     producer.close()
+
+
+@pytest.mark.parametrize(
+    ("module", "assignor", "told"),
+    [
+        ("range", "RangePartitionAssignor", ["revoked", "assigned"]),
+        ("cooperative_sticky", "CooperativeStickyAssignor", ["assigned"]),
+    ],
+)
+def test_a_listener_hears_of_a_revocation_before_an_eager_assignment(
+    lib: Any, bootstrap: str, topic: str, module: str, assignor: str, told: list[str]
+) -> None:
+    producer = lib.KafkaProducer(bootstrap_servers=bootstrap)
+    producer.send(topic, b"x", partition=0).get(20)
+    producer.close()
+    assignors = importlib.import_module(f"{lib.__name__}.coordinator.assignors.{module}")
+    calls: list[tuple[str, Any]] = []
+
+    class Listener(lib.ConsumerRebalanceListener):  # type: ignore[misc]  # one of two
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            calls.append(("revoked", revoked))
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            calls.append(("assigned", assigned))
+
+    consumer = lib.KafkaConsumer(
+        bootstrap_servers=bootstrap,
+        group_id=f"group-{topic}",
+        auto_offset_reset="earliest",
+        partition_assignment_strategy=[getattr(assignors, assignor)],
+    )
+    consumer.subscribe([topic], listener=Listener())
+    next(consumer)
+    assert calls[-1] == ("assigned", {lib.TopicPartition(topic, 0)})
+    rounds = sum(what == "assigned" for what, _ in calls)  # it may be given none at first
+    assert [what for what, _ in calls] == told * rounds
+    consumer.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
+from inspect import isawaitable
 from typing import Any, NamedTuple
 
 from klamm.client.committed import Committed
@@ -22,31 +23,50 @@ class OffsetAndTimestamp(NamedTuple):
 class ConsumerRebalanceListener:
     """Override what you care about; the methods may be coroutines in aiokafka's programs."""
 
-    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> Any:
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Any:
         """Called before partitions are revoked."""
 
-    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> Any:
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> Any:
         """Called after partitions are assigned."""
 
 
 class ForeignListener(RebalanceListener):
-    """Calls a listener of the other libraries."""
+    """Calls a listener of the other libraries, with sets of partitions.
 
-    def __init__(self, listener: Any) -> None:
+    Theirs is told before every eager rebalance that its partitions are revoked, even when it has none.
+    """
+
+    def __init__(self, listener: Any, *, is_eager: bool = True) -> None:
         self._listener = listener
+        self._tells_of_none = is_eager
+        self._was_told = False
 
     def on_revoked(self, partitions: list[TopicPartition]) -> Any:
-        return self._listener.on_partitions_revoked(partitions)
+        self._was_told = True
+        return self._listener.on_partitions_revoked(set(partitions))
 
     def on_assigned(self, partitions: list[TopicPartition]) -> Any:
-        return self._listener.on_partitions_assigned(partitions)
+        first = self.on_revoked([]) if self._tells_of_none and not self._was_told else None
+        self._was_told = False
+        if isawaitable(first):
+            return self._assigned_after(first, partitions)
+        return self._listener.on_partitions_assigned(set(partitions))
+
+    async def _assigned_after(self, first: Awaitable[Any], partitions: list[TopicPartition]) -> None:
+        await first
+        assigned = self._listener.on_partitions_assigned(set(partitions))
+        if isawaitable(assigned):
+            await assigned
 
     def on_lost(self, partitions: list[TopicPartition]) -> Any:
         lost = getattr(self._listener, "on_partitions_lost", None)
-        return self.on_revoked(partitions) if lost is None else lost(partitions)
+        if lost is None:
+            return self.on_revoked(partitions)
+        self._was_told = True
+        return lost(set(partitions))
 
 
-def adapted_listener(listener: Any) -> RebalanceListener | None:
+def adapted_listener(listener: Any, *, is_eager: bool = True) -> RebalanceListener | None:
     """klamm's kind of listener, made of theirs."""
     if listener is None or isinstance(listener, RebalanceListener):
         return listener
@@ -54,7 +74,7 @@ def adapted_listener(listener: Any) -> RebalanceListener | None:
         callable(getattr(listener, f"on_partitions_{what}", None)) for what in ("revoked", "assigned")
     ):
         raise TypeError(f"a listener has on_partitions_revoked and on_partitions_assigned: not {listener!r}")
-    return ForeignListener(listener)
+    return ForeignListener(listener, is_eager=is_eager)
 
 
 def chosen_topics(topics: Any, pattern: Any) -> list[str] | None:

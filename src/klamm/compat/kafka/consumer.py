@@ -46,7 +46,8 @@ class KafkaConsumer:
         for name in ("key_deserializer", "value_deserializer"):
             made[name] = own_serializer(made.get(name), "deserialize")
         strategies = made.get("partition_assignment_strategy", ("range", "roundrobin"))
-        made["partition_assignment_strategy"] = assignor_names(strategies)
+        made["partition_assignment_strategy"] = names = assignor_names(strategies)
+        self._is_eager = any(name != "cooperative-sticky" for name in names)
         if isinstance(level := made.get("isolation_level"), int):  # theirs is a word or a number
             made["isolation_level"] = IsolationLevel.build_from(level).name.lower()
         bootstrap_ms = made.pop("bootstrap_timeout_ms", BOOTSTRAP_TIMEOUT_MS)
@@ -71,7 +72,8 @@ class KafkaConsumer:
         """Read topics, as a member of the group if there is one."""
         names = chosen_topics(topics, pattern)
         if self._has_group:
-            self._consumer.subscribe(names, adapted_listener(listener), pattern=pattern)
+            adapted = adapted_listener(listener, is_eager=self._is_eager)
+            self._consumer.subscribe(names, adapted, pattern=pattern)
             return
         if names is None:
             raise ValueError("a pattern needs a group: set group_id")
