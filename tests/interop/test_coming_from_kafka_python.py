@@ -217,3 +217,53 @@ def test_a_listener_hears_of_a_revocation_before_an_eager_assignment(
     rounds = sum(what == "assigned" for what, _ in calls)  # it may be given none at first
     assert [what for what, _ in calls] == told * rounds
     consumer.close()
+
+
+def tripled(data: bytes | None) -> str | None:
+    return None if data is None else data.decode() * 3
+
+
+@pytest.mark.parametrize(
+    ("deserializer", "made"), [(None, b"value"), (tripled, "value" * 3), ("default", "value")]
+)
+def test_records_know_their_sizes_as_bytes(
+    lib: Any, bootstrap: str, topic: str, deserializer: Any, made: Any
+) -> None:
+    producer = lib.KafkaProducer(bootstrap_servers=bootstrap)
+    producer.send(topic, b"value", key=b"k", headers=[("h", b"xx")], partition=0)
+    producer.send(topic, key=b"no value", partition=0)
+    producer.send(topic, b"", partition=0)
+    producer.flush()
+    producer.close()
+    consumer = lib.KafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        value_deserializer=lib.serializer.DefaultSerializer() if deserializer == "default" else deserializer,
+    )
+    records = [next(consumer)]
+    while len(records) < 3:
+        records += [record for batch in consumer.poll(1000).values() for record in batch]
+    first, second, third = records
+    assert (first.key, first.value, first.headers) == (b"k", made, [("h", b"xx")])
+    assert (first.topic, first.partition, first.offset, first.checksum) == (topic, 0, 0, None)
+    assert first.timestamp > 0
+    assert [
+        (record.serialized_key_size, record.serialized_value_size, record.serialized_header_size)
+        for record in (first, second, third)
+    ] == [(1, 5, 3), (8, -1, -1), (-1, 0, -1)]
+    assert (second.value, third.key) == (None, None)
+    assert first._fields == kafka.consumer.fetcher.ConsumerRecord._fields
+    consumer.close()
+
+
+def test_what_a_named_deserializer_makes_has_no_size(bootstrap: str, topic: str) -> None:
+    producer = klamm.compat.kafka.KafkaProducer(bootstrap_servers=bootstrap)
+    producer.send(topic, b"[1, 2]", partition=0)
+    producer.close()
+    consumer = klamm.compat.kafka.KafkaConsumer(
+        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", value_deserializer="json"
+    )
+    record = next(consumer)
+    assert (record.value, record.serialized_value_size) == ([1, 2], -1)
+    consumer.close()

@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from klamm.client.consumer.consumer import Consumer
 from klamm.client.consumer.polling.hosts import run_blocking
-from klamm.client.consumer.records import ConsumerRecord
 from klamm.compat.bootstrap import wait_for_cluster
 from klamm.compat.callers import (
     OffsetAndTimestamp,
@@ -20,7 +19,7 @@ from klamm.compat.callers import (
 )
 from klamm.compat.kafka.future import Future
 from klamm.compat.kafka.rates import Meter, of_consumer, refuse_raw, window_of
-from klamm.compat.kafka.serializer import own_serializer
+from klamm.compat.kafka.records import ConsumerRecord, measuring, record_of
 from klamm.compat.kafka.structs import ConsumerGroupMetadata, MemberState, OffsetAndMetadata
 from klamm.compat.kafka.words import IsolationLevel
 from klamm.compat.python_settings import KAFKA_PYTHON, assignor_names, own_settings
@@ -44,7 +43,7 @@ class KafkaConsumer:
         self._timeout_ms = None if limit_ms is None or limit_ms == math.inf or limit_ms < 0 else limit_ms
         self._on_commit: OnCommit | None = made.pop("default_offset_commit_callback", None)
         for name in ("key_deserializer", "value_deserializer"):
-            made[name] = own_serializer(made.get(name), "deserialize")
+            made[name] = measuring(made.get(name))
         strategies = made.get("partition_assignment_strategy", ("range", "roundrobin"))
         made["partition_assignment_strategy"] = names = assignor_names(strategies)
         self._is_eager = any(name != "cooperative-sticky" for name in names)
@@ -111,7 +110,7 @@ class KafkaConsumer:
 
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
-    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Records by partition; none after `timeout_ms`."""
         due_at_ms = self._due_at_ms(timeout_ms)
         if not self._wait_for_topics(due_at_ms):
@@ -120,18 +119,18 @@ class KafkaConsumer:
         if not update_offsets:
             for partition, records in found.items():
                 self._consumer.seek(partition, records[0].offset)
-        return found
+        return {partition: list(map(record_of, records)) for partition, records in found.items()}
 
-    def __iter__(self) -> Iterator[ConsumerRecord[Any, Any]]:
+    def __iter__(self) -> Iterator[ConsumerRecord]:
         return self
 
-    def __next__(self) -> ConsumerRecord[Any, Any]:
+    def __next__(self) -> ConsumerRecord:
         """The next record; StopIteration when `consumer_timeout_ms` pass without one."""
         due_at_ms = self._due_at_ms(self._timeout_ms)
         record = self._consumer.getone(self._left_s(due_at_ms)) if self._wait_for_topics(due_at_ms) else None
         if record is None:
             raise StopIteration
-        return record
+        return record_of(record)
 
     def unsubscribe(self) -> None:
         self._groupless = set()
