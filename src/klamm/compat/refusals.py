@@ -13,7 +13,7 @@ _REGISTRY: Final = (
 _NETWORK: Final = "klamm has a network client of its own; use the consumer, the producer or the admin"
 _METRICS: Final = "read metrics() of a client, or the broker's (docs/metrics.md)"
 _PARTITIONER: Final = "klamm's default hashes keys in the same way; give a function for another one"
-_ACCESS: Final = "klamm.Admin has ACLs and SCRAM users"
+_ACCESS: Final = "klamm.Admin has SCRAM users"
 _STATES: Final = "klamm.Admin has transactions and producers"
 
 REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
@@ -36,14 +36,6 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
     "kafka": {
         **dict.fromkeys(
             (
-                "admin.ACL",
-                "admin.ACLFilter",
-                "admin.ACLOperation",
-                "admin.ACLPermissionType",
-                "admin.ACLResourcePatternType",
-                "admin.ResourcePattern",
-                "admin.ResourcePatternFilter",
-                "admin.ResourceType",
                 "admin.ScramMechanism",
                 "admin.UserScramCredentialDeletion",
                 "admin.UserScramCredentialUpsertion",

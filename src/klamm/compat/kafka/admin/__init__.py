@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from klamm.compat.kafka.admin.acls import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
 from klamm.compat.kafka.admin.client import KafkaAdminClient
 from klamm.compat.kafka.admin.model import (
     AlterConfigOp,
@@ -21,6 +31,11 @@ from klamm.compat.refusals import refuses
 __getattr__ = refuses("kafka", "admin")
 
 __all__ = [
+    "ACL",
+    "ACLFilter",
+    "ACLOperation",
+    "ACLPermissionType",
+    "ACLResourcePatternType",
     "AlterConfigOp",
     "ConfigFilterType",
     "ConfigResource",
@@ -34,4 +49,7 @@ __all__ = [
     "NewTopic",
     "OffsetSpec",
     "OffsetTimestamp",
+    "ResourcePattern",
+    "ResourcePatternFilter",
+    "ResourceType",
 ]

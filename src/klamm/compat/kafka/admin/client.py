@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from klamm.client.admin.admin import Admin
 from klamm.compat.bootstrap import first_answer
+from klamm.compat.kafka.admin.acls import AclCalls
 from klamm.compat.kafka.admin.configs import TopicCalls
 from klamm.compat.kafka.admin.groups import GroupCalls
 from klamm.compat.kafka.consumer import BOOTSTRAP_TIMEOUT_MS
@@ -20,10 +21,7 @@ REFUSED: Final = {
     "alter_replica_log_dirs": "klamm does not move replicas between directories",
     "alter_user_scram_credentials": f"{_KLAMM}",
     "api_versions": "klamm asks every broker for its versions",
-    "create_acls": f"{_KLAMM}",
-    "delete_acls": f"{_KLAMM}",
     "delete_consumer_groups": "kafka-python 3 and klamm call it delete_groups",
-    "describe_acls": f"{_KLAMM}",
     "describe_consumer_groups": "kafka-python 3 and klamm call it describe_groups",
     "describe_features": f"{_KLAMM}.describe_features",
     "describe_log_dirs": f"{_KLAMM}.describe_log_dirs",
@@ -44,7 +42,7 @@ REFUSED: Final = {
 }
 
 
-class KafkaAdminClient(TopicCalls, GroupCalls):
+class KafkaAdminClient(AclCalls, TopicCalls, GroupCalls):
     """kafka-python's admin: answers are dictionaries with the fields of the protocol."""
 
     def __init__(self, **configs: Any) -> None:
