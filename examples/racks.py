@@ -57,7 +57,8 @@ def main() -> None:
             rack_of = {each.broker_id: each.rack for each in admin.describe_cluster().brokers}
             described = admin.describe_topics(["orders"]).unwrap()["orders"]
         racks = {each.partition: rack_of[each.leader_id] for each in described.partitions}
-        print("leaders:", *(f"{number} in {rack}" for number, rack in sorted(racks.items())))
+        for rack in RACKS.values():
+            print(f"{list(racks.values()).count(rack)} of {PARTITIONS} leaders are in {rack}")
         for assignor in ("rack-leader", "random"):
             owned = assigned(broker.bootstrap, assignor)
             near = sum(racks[each.partition] == RACKS[name] for name, held in owned.items() for each in held)

@@ -21,7 +21,8 @@ SHOWN = {
     "offsets_elsewhere": ["the first run crashed at 12", "the sum is 190, of 190"],
     "broadcast": ["anna read 6, bert read 6", "anna goes on with late"],
     "racks": [
-        "leaders: 0 in east 1 in west 2 in east 3 in west",
+        "2 of 4 leaders are in east",
+        "2 of 4 leaders are in west",
         "rack-leader: 4 of 4 partitions are read in the rack of their leader",
     ],
     "transaction_steps": [
