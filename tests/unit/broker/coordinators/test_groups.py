@@ -21,6 +21,7 @@ from klamm.protocol.messages.delete_groups import DeleteGroupsRequest
 from klamm.protocol.messages.describe_groups import DescribeGroupsRequest
 from klamm.protocol.messages.find_coordinator import FindCoordinatorRequest
 from klamm.protocol.messages.heartbeat import HeartbeatRequest
+from klamm.protocol.messages.inspect_groups import InspectGroupsRequest
 from klamm.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from klamm.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from klamm.protocol.messages.list_groups import ListGroupsRequest
@@ -58,6 +59,7 @@ LATEST = {
     ApiKey.DESCRIBE_GROUPS: 6,
     ApiKey.LIST_GROUPS: 5,
     ApiKey.DELETE_GROUPS: 2,
+    ApiKey.INSPECT_GROUPS: 0,
 }
 OLDEST = {ApiKey.OFFSET_COMMIT: 2, ApiKey.OFFSET_FETCH: 1}
 
@@ -542,6 +544,11 @@ def _of_all_groups() -> OffsetFetchRequest:
             ApiKey.DELETE_GROUPS,
             lambda: DeleteGroupsRequest(NAMES),
             lambda answer: [each for each in answer.results if not each.error_code],
+        ),
+        (
+            ApiKey.INSPECT_GROUPS,
+            lambda: InspectGroupsRequest(NAMES),
+            lambda answer: [each for each in answer.groups if not each.error_code],
         ),
         (
             ApiKey.OFFSET_FETCH,

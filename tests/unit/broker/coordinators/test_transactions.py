@@ -89,15 +89,16 @@ class Producer:
         self.identity = response.producer_id, response.producer_epoch
         self.sequences = {}
 
-    def add(self, *partitions: int, version: int = 3) -> list[int]:
-        topics = [AddPartitionsToTxnTopic("t", list(partitions))]
-        request = AddPartitionsToTxnRequest(
+    def adding(self, *partitions: int) -> AddPartitionsToTxnRequest:
+        return AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=self.identity[0],
             v3_and_below_producer_epoch=self.identity[1],
-            v3_and_below_topics=topics,
+            v3_and_below_topics=[AddPartitionsToTxnTopic("t", list(partitions))],
         )
-        response = self.client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, request)
+
+    def add(self, *partitions: int, version: int = 3) -> list[int]:
+        response = self.client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, self.adding(*partitions))
         (topic,) = response.results_by_topic_v3_and_below
         return [each.partition_error_code for each in topic.results_by_partition]
 
@@ -422,6 +423,29 @@ def test_transactions_are_listed(jar: Jar) -> None:
     assert (
         len(jar.connect().ask(ApiKey.LIST_TRANSACTIONS, 0, ListTransactionsRequest()).transaction_states) == 2
     )
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_TRANSACTIONS])
+def test_a_request_about_many_ids_sees_nothing_of_what_its_connection_asks_later(
+    jar: Jar, api_key: ApiKey
+) -> None:
+    producers = [a_producer(jar, f"x{number}") for number in range(6)]
+    client = jar.connect()
+    names = [each.name for each in producers]
+    request = (
+        ListTransactionsRequest()
+        if api_key is ApiKey.LIST_TRANSACTIONS
+        else DescribeTransactionsRequest(names)
+    )
+    sent = client.request(api_key, 0, request)
+    for producer in producers:
+        sent += client.request(ApiKey.ADD_PARTITIONS_TO_TXN, 3, producer.adding(0))
+    client.send_bytes(sent)
+    jar.pass_ms(100)
+    first, *added = client.new_answers()
+    assert {each.transaction_state for each in first.transaction_states} == {"Empty"}
+    assert len(added) == len(producers)
+    assert [described(jar, name).transaction_state for name in names] == ["Ongoing"] * len(names)
 
 
 def test_two_phase_commit_is_offered_when_it_is_enabled() -> None:
