@@ -523,7 +523,7 @@ def figures(jar: Jar) -> dict[str, float]:
     return found
 
 
-NAMES = [f"late-{number}" for number in range(6)]
+NAMES = [f"late-{number}" for number in range(40)]
 
 
 def _of_all_groups() -> OffsetFetchRequest:
